@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import subprocess
 import sys
@@ -443,6 +444,34 @@ def test_batches_are_the_batch_samplers(pictures: Path) -> None:
     assert loader._plan is None and [len(labels) for _, labels in loader] == [4, 4]
 
 
+class DrawnBatches:
+    """Batches of drawn sizes."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __iter__(self) -> Any:
+        for _ in range(5):
+            yield torch.randint(10, (int(torch.randint(1, 4, ())),)).tolist()
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_batches_that_are_drawn_are_in_the_state(pictures: Path, memory_format: torch.memory_format) -> None:
+    for dataset in (folder(pictures), Indexed(pictures, tv.Compose(STEPS))):
+        seeded()
+        loader = DataLoader(dataset, batch_sampler=DrawnBatches(), memory_format=memory_format)
+        taken = iter(loader)
+        first = [next(taken), next(taken)]
+        state = json.loads(json.dumps(loader.state_dict()))
+        rest = list(taken)
+        assert len({len(labels) for _, labels in [*first, *rest]}) > 1
+        assert all(images.is_contiguous(memory_format=memory_format) for images, _ in rest)
+        again = DataLoader(dataset, batch_sampler=DrawnBatches(), memory_format=memory_format)
+        again.load_state_dict(state)
+        for own, other in zip(again, rest, strict=True):
+            assert_equal(own, other)
+
+
 # Random numbers.
 
 
@@ -468,9 +497,9 @@ def seeded() -> None:
 
 @pytest.mark.parametrize("options", [{"num_workers": 0}, {"num_workers": 3}, {"python_workers": 2}], ids=str)
 def test_draws_are_those_of_seed_epoch_and_index(options: dict[str, Any]) -> None:
-    plain = drawn(DataLoader(Draws(), 5, num_workers=0))
+    plain = drawn(DataLoader(Draws(), 5, num_workers=0, seed=0))
     assert len(set(plain.values())) == 24
-    loader = DataLoader(Draws(), 7, shuffle=True, **options)
+    loader = DataLoader(Draws(), 7, shuffle=True, seed=0, **options)
     seeded()
     assert drawn(loader) == plain
     after = torch.rand(()), random.random(), numpy.random.rand()
@@ -482,7 +511,7 @@ def test_draws_are_those_of_seed_epoch_and_index(options: dict[str, Any]) -> Non
     taken = iter(loader)
     next(taken)
     state, rest = loader.state_dict(), drawn(taken)
-    again = DataLoader(Draws(), 7, shuffle=True, **options)
+    again = DataLoader(Draws(), 7, shuffle=True, seed=0, **options)
     again.load_state_dict(state)
     assert drawn(again) == rest and len(rest) == 17
 
@@ -629,7 +658,7 @@ def test_other_frameworks_loaders_run_python_too(pictures: Path) -> None:
     from warpfeed.numpy import DataLoader as Numpy
 
     for dataset in (Indexed(pictures, tv.Compose(STEPS)), sets.ImageFolder(pictures, tv.Compose([*STEPS, noisy]))):
-        theirs = list(DataLoader(dataset, 4))
+        theirs = list(DataLoader(dataset, 4, seed=0))
         for (images, labels), (theirs_images, theirs_labels) in zip(Numpy(dataset, 4), theirs, strict=True):
             assert numpy.array_equal(images, theirs_images) and numpy.array_equal(labels, theirs_labels)
 

@@ -286,7 +286,8 @@ class Loader(Generic[T]):
                 stacklevel=3 if type(self).__init__ is Loader.__init__ else 5,
             )
         converted = self._steps(found, transform, preset)
-        self._plan = plan = _plan.of(self, found, converted, self._arguments)
+        self._given_to_plan = self._arguments
+        self._plan = plan = _plan.of(self, found, converted, self._given_to_plan)
         self._device = device
         if plan is not None:
             device, dtype = "cpu", plan.dtype
@@ -564,13 +565,13 @@ class Loader(Generic[T]):
     def numbers(self, tensor: _warpfeed.Tensor) -> list[int]:
         return [int(number) for number in self.array(tensor).tolist()]
 
-    def images(self, batch: _warpfeed.Batch) -> Any:
+    def images_of(self, batch: _warpfeed.Batch) -> Any:
         if len(batch.views) != 1:
             raise ParameterError("several views cannot go through steps in Python")
         (view,) = batch.views
         return [self.array(one)[0] for one in view] if isinstance(view, list) else self.array(view)
 
-    def targets(self, batch: _warpfeed.Batch) -> Any:
+    def targets_of(self, batch: _warpfeed.Batch) -> Any:
         if self._fields:
             return self._field_dicts(batch)
         if batch.targets is not None:
@@ -729,7 +730,7 @@ class Loader(Generic[T]):
         them, and Python puts them together."""
         self._counts = None
         if isinstance(size, list):
-            self._plan = self._plan or _plan.of_batches(self, self._arguments)
+            self._plan = self._plan or _plan.of_batches(self, self._given_to_plan)
             self._counts = self._plan.counting(self._given_to_native, len(size))
             return self._counts
         if order:

@@ -347,7 +347,7 @@ class Batches:
         indices = batch.index_list
         if not self.has_images:
             return Job(self.epoch, indices, batch.repetitions)
-        return Job(self.epoch, indices, batch.repetitions, self.arrays.images(batch), self.arrays.targets(batch))
+        return Job(self.epoch, indices, batch.repetitions, self.arrays.images_of(batch), self.arrays.targets_of(batch))
 
     def close(self) -> None:
         pass
@@ -380,8 +380,8 @@ class Groups:
         if self._running is None:
             self._running = self._images(list(itertools.chain.from_iterable(self._listed)), before)
         singles = [next(self._running) for _ in own]
-        job.images = [image for single in singles for image in self._arrays.images(single)]
-        targets = [self._arrays.targets(single) for single in singles]
+        job.images = [image for single in singles for image in self._arrays.images_of(single)]
+        targets = [self._arrays.targets_of(single) for single in singles]
         job.targets = None if None in targets else [target for each in targets for target in each]
         return job
 
@@ -393,8 +393,8 @@ class Groups:
 class Arrays(Protocol):
     """A framework's arrays of native batches."""
 
-    def images(self, batch: Any) -> Any: ...
-    def targets(self, batch: Any) -> Any: ...
+    def images_of(self, batch: Any) -> Any: ...
+    def targets_of(self, batch: Any) -> Any: ...
 
 
 def stacked(samples: list[Any], images: Any = None) -> Any:

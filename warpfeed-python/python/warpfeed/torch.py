@@ -501,14 +501,14 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     def many(self, numbers: list[int]) -> Any:
         return torch.tensor(numbers)
 
-    def images(self, batch: _warpfeed.Batch) -> Any:
-        images = super().images(batch)
+    def images_of(self, batch: _warpfeed.Batch) -> Any:
+        images = super().images_of(batch)
         # Only of batches that a batch sampler makes unequal, with nothing in Python besides.
         if self._given_to_native["settings"]["layout"] != "nhwc" or self._plan is None or self._plan.is_last:
             return images
         return [one.permute(2, 0, 1) for one in images]
 
-    def targets(self, batch: _warpfeed.Batch) -> Any:
+    def targets_of(self, batch: _warpfeed.Batch) -> Any:
         if self._fields or batch.targets is not None:
             return self._targets(batch)
         # Labels are numbers, as torchvision's data sets have them.
