@@ -183,6 +183,7 @@ def test_evaluations_of_weights(photos: Path) -> None:
         (tv.Grayscale(1), "Grayscale: one channel"),
         (tv.Resize(8, Filter.BOX), "interpolation box"),
         (tv.GaussianBlur((3, 5)), "kernel_size"),
+        (tv.RandomCrop(40, padding=2, pad_if_needed=True, padding_mode="reflect"), "pad_if_needed"),
         (v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32)]), "scale=True"),
         (v2.Compose([v2.ToImage(), v2.ToDtype(torch.float16, scale=True)]), "float16"),
         (tv.Compose([tv.PILToTensor(), tv.ConvertImageDtype(torch.float16)]), "float16"),

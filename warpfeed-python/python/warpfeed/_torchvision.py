@@ -230,10 +230,11 @@ def _random_crop(transform: Any, state: _State) -> Steps:
     padding = transform.padding
     mode = transform.padding_mode
     steps: Steps = []
+    if mode != "constant" and transform.pad_if_needed:
+        # v1 and v2 pad small images in different ways.
+        raise _refuse(transform, f"pad_if_needed with padding_mode {mode} is not converted")
     if padding:
         steps = [_pad_step(transform, padding, mode, state)]
-    elif mode != "constant" and transform.pad_if_needed:
-        raise _refuse(transform, f"pad_if_needed with padding_mode {mode} is not supported")
     if any(_fill(transform, transform.fill)) and state.kind != "pil":
         raise _refuse(transform, "a fill of tensors is not converted")
     crop = {
