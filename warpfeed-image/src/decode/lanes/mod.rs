@@ -7,9 +7,12 @@
 //! data, and the image is decoded from its start. This file does not depend on the vectors' instructions.
 #![allow(unsafe_code)]
 
+mod find;
 mod x86;
 mod x86_avx2;
 mod x86_avx512;
+mod x86_find_avx2;
+mod x86_find_avx512;
 mod x86_idct;
 mod x86_shorts;
 
@@ -18,6 +21,8 @@ use super::baseline::Baseline;
 use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 use super::huffman::Code;
 use crate::raster::{Rect, Size};
+use find::Finder;
+pub(super) use find::find;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -76,6 +81,7 @@ pub(super) struct Lanes {
     data: Vec<u8>,
     stretches: Vec<LaneStretch>,
     blocks: Vec<DctBlock>,
+    finder: Finder,
 }
 
 /// A component's samples.
@@ -153,6 +159,12 @@ impl Lanes {
         crate::simd::has_avx2().then(|| Self::on(Vectors::Avx2))
     }
 
+    /// Has entry points be found in small images too.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn find_in_small_images(&mut self) {
+        self.finder.stretch_bytes = 8;
+    }
+
     /// Memory for lanes that run on these vectors.
     fn on(vectors: Vectors) -> Self {
         Self {
@@ -164,6 +176,7 @@ impl Lanes {
             data: Vec::new(),
             stretches: Vec::new(),
             blocks: Vec::new(),
+            finder: Finder::default(),
         }
     }
 
