@@ -132,8 +132,6 @@ pub(super) struct Finder {
     pub(super) tables: Vec<u16>,
     /// The codes that each component's tables are for.
     made: Vec<Option<[Code; 2]>>,
-    /// For each component: the first component with the same codes.
-    pub(super) same: Vec<usize>,
     notes: Notes,
     /// Places in the file of the zeros that are no data.
     stuffed: Vec<usize>,
@@ -184,7 +182,6 @@ impl Default for Finder {
             stretch_bytes: MIN_STRETCH_BYTES,
             tables: Vec::new(),
             made: Vec::new(),
-            same: Vec::new(),
             notes: Notes::default(),
             stuffed: Vec::new(),
             starts: Vec::new(),
@@ -237,12 +234,9 @@ impl Finder {
         const TABLE: usize = 1 << LOOK_BITS;
         let count = lanes.planes.len();
         let codes = |component: usize| &lanes.codes[2 * component..2 * component + 2];
-        self.same.clear();
         self.tables.resize(TABLES as usize * TABLE * count + 2, 0);
         for component in 0..count {
-            let same = (0..component).find(|&before| codes(before) == codes(component)).unwrap_or(component);
-            self.same.push(same);
-            if same != component
+            if lanes.same[component] != component
                 || self
                     .made
                     .get(component)
@@ -257,7 +251,7 @@ impl Finder {
             self.made.resize(self.made.len().max(component + 1), None);
             self.made[component] = codes(component).to_vec().try_into().ok();
         }
-        (count == 1 || self.same.iter().any(|&same| same > 0)).then_some(())
+        (count == 1 || lanes.same.iter().any(|&same| same > 0)).then_some(())
     }
 
     /// Walks through the next part of the data, and goes to its end. Returns whether all wanted points are found; `None`
@@ -330,7 +324,7 @@ impl Finder {
                     note = firsts[lane] + met;
                     break;
                 }
-                let next = lanes.walk_mcu(&self.tables, &self.same, from)?;
+                let next = lanes.walk_mcu(&self.tables, from)?;
                 alone_bits += next.bit - from.bit;
                 if alone_bits > round.bits / 8 + MAX_ALONE_BITS {
                     return None;
@@ -520,24 +514,24 @@ impl Lanes {
     /// Takes steps until lanes have come to their ends. Returns which of the lanes. `None` if there is no room for
     /// notes.
     fn scout(&self, finder: &mut Finder, scouts: &mut Scouts, bad: &mut Vec<BadCode>) -> Option<u32> {
-        let Finder { tables, same, notes, .. } = finder;
+        let Finder { tables, notes, .. } = finder;
         if notes.is_full() {
             return None;
         }
         // SAFETY: the processor has the instructions, or there would be no lanes.
         unsafe {
             match self.vectors {
-                Vectors::Avx512 => self.scout_avx512(tables, same, scouts, notes, bad),
-                Vectors::Avx2 => self.scout_avx2(tables, same, scouts, notes, bad),
+                Vectors::Avx512 => self.scout_avx512(tables, scouts, notes, bad),
+                Vectors::Avx2 => self.scout_avx2(tables, scouts, notes, bad),
             }
         }
     }
 
     /// Goes from an MCU to the next one. `None` if a code does not exist.
-    fn walk_mcu(&self, tables: &[u16], same: &[usize], from: McuStart) -> Option<McuStart> {
+    fn walk_mcu(&self, tables: &[u16], from: McuStart) -> Option<McuStart> {
         let McuStart { mut bit, mut dc } = from;
         for &component in &self.components {
-            let dc_table = (TABLES * same[component] as u32) << LOOK_BITS;
+            let dc_table = (TABLES * self.same[component] as u32) << LOOK_BITS;
             let (entry, bits) = self.walk_code(tables, dc_table, bit, self.bits(bit))?;
             let (total, size) = (u32::from(entry & 31), u32::from(entry >> 5 & 15));
             let value = (bits << (total - size)) as i64;
@@ -604,7 +598,7 @@ impl Lanes {
 mod tests {
     use super::*;
     use crate::decode::entry_points::ImageEntryPoints;
-    use crate::decode::jpeg::{DecodeOptions, JpegDecoder};
+    use crate::decode::jpeg::{DecodeOptions, DecodeWays, JpegDecoder};
     use crate::decode::{EntryPointStore, probe};
     use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg, to_baseline};
     use crate::raster::{Image, Rect, Size};
@@ -684,5 +678,137 @@ mod tests {
         }
         println!("{found:?} of {compared:?}");
         assert!(found[0] > 20 && found[1] > 20, "{found:?} of {compared:?}");
+    }
+
+    /// Decodes with both kinds of vectors, in which lanes find the entry points, and without; all must agree. Returns
+    /// whether there are pixels.
+    fn decode_alike(ways: &mut DecodeWays, jpeg: &[u8], rng: &mut ChaCha8Rng, what: &str) -> bool {
+        let Ok(header) = probe(jpeg) else { return false };
+        if header.size.area_px() > 1 << 20 {
+            return false;
+        }
+        let Size { width, height } = header.size;
+        let (x, y) = (rng.random_range(0..width), rng.random_range(0..height));
+        let crop = Rect { x, y, width: rng.random_range(1..=width - x), height: rng.random_range(1..=height - y) };
+        let mut has_pixels = false;
+        for part in [Rect::full(header.size), crop] {
+            for accept_truncated in [false, true] {
+                let store = EntryPointStore::new(1 << 20);
+                let decode = |decoder: &mut JpegDecoder, entry_points| {
+                    let (mut out, how) = (Image::default(), DecodeOptions { accept_truncated, entry_points });
+                    let decoded = decoder.decode(jpeg, &header, part, how, &mut out);
+                    decoded.map(|_| out.pixels().to_vec()).map_err(|error| error.to_string())
+                };
+                let want = decode(&mut ways.one_by_one, None);
+                has_pixels |= want.is_ok();
+                for decoder in [&mut ways.lanes, &mut ways.narrow_lanes] {
+                    assert!(decode(decoder, None) == want, "{what}, {part:?}, {accept_truncated}");
+                    // With what the first of them has found.
+                    assert!(decode(decoder, Some(&store)) == want, "{what}, {part:?}, {accept_truncated}, again");
+                }
+            }
+        }
+        has_pixels
+    }
+
+    #[test]
+    fn damaged_images_decode_alike() {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        let mut ways = JpegDecoder::ways().unwrap();
+        let mut good = 0;
+        for kind in 0..5 {
+            for sampling in [ChromaSampling::S444, ChromaSampling::S422, ChromaSampling::S420] {
+                for restart_interval_rows in [0, 2] {
+                    let image = picture(kind, Size::new(200, 120), &mut rng);
+                    let options = JpegOptions { sampling, restart_interval_rows, ..JpegOptions::default() };
+                    let jpeg = encode_jpeg(&image, &options).unwrap();
+                    let scan = probe(&jpeg).unwrap().scan_offset_bytes;
+                    for round in 0..30 {
+                        let mut jpeg = jpeg.clone();
+                        for _ in 0..round % 3 {
+                            let at = rng.random_range(if round % 7 == 6 { 2 } else { scan }..jpeg.len());
+                            jpeg[at] = if rng.random_bool(0.2) { 0xFF } else { rng.random() };
+                        }
+                        if round % 5 == 4 {
+                            jpeg.truncate(rng.random_range(scan..jpeg.len()));
+                            jpeg.extend([0xFF, 0xD9]);
+                        }
+                        let what = format!("{kind}, {options:?}, round {round}");
+                        good += u32::from(decode_alike(&mut ways, &jpeg, &mut rng, &what));
+                    }
+                }
+            }
+        }
+        assert!(good > 600, "{good}");
+    }
+
+    /// The counts and symbols of a code of any shape, with no code of all ones.
+    fn any_code(symbols: &[u8], rng: &mut ChaCha8Rng) -> Vec<u8> {
+        let mut lengths = vec![1_usize, 1];
+        while lengths.len() <= symbols.len() {
+            let at = rng.random_range(0..lengths.len());
+            // Deep codes as well as even ones.
+            let at = if rng.random_bool(0.3) { lengths.len() - 1 } else { at };
+            if lengths[at] < 16 {
+                lengths[at] += 1;
+                lengths.insert(at, lengths[at]);
+            }
+        }
+        lengths.sort_unstable();
+        lengths.pop();
+        let counts = (1..=16).map(|len| lengths.iter().filter(|&&of| of == len).count() as u8);
+        let mut order = symbols.to_vec();
+        for at in (1..order.len()).rev() {
+            order.swap(at, rng.random_range(0..=at));
+        }
+        counts.chain(order).collect()
+    }
+
+    /// Random data under random tables: long codes, absurd coefficients, blocks of more than 64.
+    #[test]
+    fn random_data_under_random_tables_decode_alike() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let mut ways = JpegDecoder::ways().unwrap();
+        let mut good = 0;
+        for round in 0..300 {
+            let (width, height) = (rng.random_range(1..300_u16), rng.random_range(1..200_u16));
+            let (gray, luma) = (rng.random_bool(0.2), [0x11, 0x21, 0x22, 0x12][rng.random_range(0..4)]);
+            let components = if gray { 1 } else { 3_u8 };
+            let mut jpeg = vec![0xFF, 0xD8];
+            let mut segment = |marker: u8, content: &[u8]| {
+                jpeg.extend([0xFF, marker]);
+                jpeg.extend((content.len() as u16 + 2).to_be_bytes());
+                jpeg.extend(content);
+            };
+            segment(0xDB, &[&[0][..], &[1; 64]].concat());
+            let (h, w, g, v) = (height.to_be_bytes(), width.to_be_bytes(), 0x11, luma);
+            let mut frame = [[8].as_slice(), &h, &w, &[components]].concat();
+            for component in 1..=components {
+                frame.extend([component, if component == 1 && !gray { v } else { g }, 0]);
+            }
+            segment(0xC0, &frame);
+            let most_ac = [20, 100, 255][rng.random_range(0..3)];
+            for table in 0..2 {
+                segment(0xC4, &[&[table][..], &any_code(&(0..12).collect::<Vec<u8>>(), &mut rng)].concat());
+                let symbols: Vec<u8> = (0..=most_ac).filter(|symbol| symbol % 16 < 11).collect();
+                segment(0xC4, &[&[0x10 | table][..], &any_code(&symbols, &mut rng)].concat());
+            }
+            let mut scan = vec![components];
+            for component in 1..=components {
+                scan.extend([component, if component == 1 { 0 } else { 0x11 }]);
+            }
+            scan.extend([0, 63, 0]);
+            segment(0xDA, &scan);
+            for _ in 0..rng.random_range(100..60_000) {
+                let byte = rng.random();
+                jpeg.push(byte);
+                if byte == 0xFF {
+                    jpeg.push(0);
+                }
+            }
+            jpeg.extend([0xFF, 0xD9]);
+            good += u32::from(decode_alike(&mut ways, &jpeg, &mut rng, &format!("round {round}")));
+        }
+        assert!(good > 100, "{good}");
     }
 }

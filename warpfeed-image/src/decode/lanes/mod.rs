@@ -74,6 +74,8 @@ pub(super) struct Lanes {
     /// code.
     codes: Vec<Code>,
     tables: Vec<u16>,
+    /// For each component: the first component with the same codes, whose tables it uses. They stay in the cache.
+    same: Vec<usize>,
     /// Component of each block of an MCU.
     components: Vec<usize>,
     planes: Vec<PlaneLayout>,
@@ -171,6 +173,7 @@ impl Lanes {
             vectors,
             codes: Vec::new(),
             tables: Vec::new(),
+            same: Vec::new(),
             components: Vec::new(),
             planes: Vec::new(),
             data: Vec::new(),
@@ -204,6 +207,12 @@ impl Lanes {
             make_table(&code, number % 2 == 1, &mut self.tables[start..start + (1 << LOOK_BITS)]);
             if number < self.codes.len() { self.codes[number] = code } else { self.codes.push(code) }
         }
+        let codes = |component: usize| &self.codes[2 * component..2 * component + 2];
+        self.same.clear();
+        self.same
+            .extend((0..self.planes.len()).map(|component| {
+                (0..component).find(|&before| codes(before) == codes(component)).unwrap_or(component)
+            }));
         self.components = image.block_components;
         Some(())
     }

@@ -118,7 +118,7 @@ impl Lanes {
     pub(super) fn run_avx2(&mut self) -> Option<()> {
         let mut components = [0; 16];
         for (place, &component) in components.iter_mut().zip(&self.components) {
-            *place = component as u8;
+            *place = self.same[component] as u8;
         }
         let mut places = [63u8; 128];
         places[..64].copy_from_slice(&ZIGZAG);

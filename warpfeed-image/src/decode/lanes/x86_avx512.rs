@@ -124,8 +124,9 @@ impl Lanes {
         let (mut dc_tables, mut ac_tables, mut next_number) =
             (PerLane([0u32; LANES]), PerLane([0u32; LANES]), PerLane([0u32; LANES]));
         for (b, &component) in self.components.iter().enumerate() {
-            dc_tables.0[b] = ((2 * component) << LOOK_BITS) as u32;
-            ac_tables.0[b] = ((2 * component + 1) << LOOK_BITS) as u32;
+            let same = self.same[component];
+            dc_tables.0[b] = ((2 * same) << LOOK_BITS) as u32;
+            ac_tables.0[b] = ((2 * same + 1) << LOOK_BITS) as u32;
             next_number.0[b] = ((b + 1) % blocks_in_mcu) as u32;
         }
         let mut places = [63u8; 128];

@@ -43,14 +43,13 @@ impl Lanes {
     pub(super) fn scout_avx2(
         &self,
         tables: &[u16],
-        same: &[usize],
         scouts: &mut Scouts,
         notes: &mut Notes,
         bad: &mut Vec<BadCode>,
     ) -> Option<u32> {
         let mut by_number = [[0; 16]; 3];
         for (b, &component) in self.components.iter().enumerate() {
-            by_number[0][b] = TABLES as u8 * same[component] as u8;
+            by_number[0][b] = TABLES as u8 * self.same[component] as u8;
             by_number[1][b] = 16 * component as u8;
             by_number[2][b] = if component == 2 { 0 } else { 32 };
         }
@@ -139,7 +138,7 @@ impl Lanes {
                 left.set_eight(g, _mm256_and_si256(_mm256_and_si256(in_block, is_live[g]), rest));
             }
             let mut stopped = 0;
-            for (g, is_live) in is_live.into_iter().enumerate() {
+            for (g, is_live) in is_live.iter().enumerate() {
                 // SAFETY: each table has this many entries, and the last table one more.
                 let entry = unsafe { load_eight::<2>(tables.as_ptr().cast(), &looks, g) };
                 let total = _mm256_and_si256(entry, _mm256_set1_epi32(31));
@@ -149,7 +148,7 @@ impl Lanes {
                 advance(walk, scouts, g, entry, _mm256_andnot_si256(goes_beyond, total));
                 let begins = _mm256_cmpeq_epi32(scouts.index.eight(g), _mm256_set1_epi32(BEFORE_DC));
                 let begins = _mm256_and_si256(begins, _mm256_cmpeq_epi32(scouts.number.eight(g), zero));
-                let stops = note(scouts, g, _mm256_and_si256(begins, is_live), notes);
+                let stops = note(scouts, g, _mm256_and_si256(begins, *is_live), notes);
                 stopped |= (_mm256_movemask_ps(_mm256_castsi256_ps(stops)) as u32) << (8 * g);
             }
             if stopped != 0 {

@@ -26,14 +26,13 @@ impl Lanes {
     pub(super) fn scout_avx512(
         &self,
         tables: &[u16],
-        same: &[usize],
         scouts: &mut Scouts,
         notes: &mut Notes,
         bad: &mut Vec<BadCode>,
     ) -> Option<u32> {
         let mut by_number = [const { PerLane([0u32; LANES]) }; 5];
         for (b, &component) in self.components.iter().enumerate() {
-            let first_table = (TABLES * same[component] as u32) << LOOK_BITS;
+            let first_table = (TABLES * self.same[component] as u32) << LOOK_BITS;
             by_number[0].0[b] = first_table;
             by_number[1].0[b] = first_table + (1 << LOOK_BITS);
             by_number[2].0[b] = ((b + 1) % self.components.len()) as u32;
