@@ -164,7 +164,7 @@ impl Lanes {
     /// Has entry points be found in small images too.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn find_in_small_images(&mut self) {
-        self.finder.stretch_bytes = 8;
+        (self.finder.bytes_a_block, self.finder.stretch_bytes) = (1, 8);
     }
 
     /// Memory for lanes that run on these vectors.
