@@ -422,7 +422,7 @@ impl EntryPointStore {
 }
 
 /// Values at entry points, from values for all MCUs of whole rows, and for their end. None if the rows are not whole.
-fn at_points<'a, T>(mcus: &'a [T], grid: &McuGrid) -> impl Iterator<Item = &'a T> {
+pub(super) fn at_points<'a, T>(mcus: &'a [T], grid: &McuGrid) -> impl Iterator<Item = &'a T> {
     let (columns, step) = (grid.columns as usize, grid.step() as usize);
     let whole = mcus.split_last().filter(|(_, rows)| rows.len().is_multiple_of(columns));
     whole

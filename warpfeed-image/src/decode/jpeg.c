@@ -114,6 +114,7 @@ void wf_jpeg_decoder_free(wf_decoder *self);
 const char *wf_jpeg_decoder_message(const wf_decoder *self);
 int wf_jpeg_decode(wf_decoder *self, const wf_job *job);
 uint32_t wf_jpeg_learned(const wf_decoder *self);
+int wf_jpeg_warned(const wf_decoder *self);
 int wf_jpeg_simd(void);
 void wf_jpeg_inks_to_rgb(uint8_t *row, uint32_t width);
 
@@ -505,6 +506,9 @@ uint32_t wf_jpeg_learned(const wf_decoder *self) {
 #endif
   return 0;
 }
+
+/* Whether libjpeg has warned of the last image. */
+int wf_jpeg_warned(const wf_decoder *self) { return self->errors.num_warnings != 0; }
 
 /* Whether libjpeg was built with its assembler routines. */
 int wf_jpeg_simd(void) {

@@ -1,6 +1,8 @@
 //! JPEG images, through libjpeg: the Rust side of `jpeg.c`.
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+use super::entry_point_store::at_points;
 use super::entry_point_store::{EntryPointStore, ImageKey, StoreAnswer};
 use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 #[cfg(target_arch = "x86_64")]
@@ -157,6 +159,7 @@ unsafe extern "C" {
     fn wf_jpeg_decoder_message(handle: *const LibjpegHandle) -> *const c_char;
     fn wf_jpeg_decode(handle: *mut LibjpegHandle, job: *const DecodeJob) -> c_int;
     fn wf_jpeg_learned(handle: *const LibjpegHandle) -> u32;
+    fn wf_jpeg_warned(handle: *const LibjpegHandle) -> c_int;
     fn wf_jpeg_simd() -> c_int;
 }
 
@@ -173,6 +176,8 @@ pub(super) struct JpegDecoder {
     /// Entry points of the last image that had any.
     known: ImageEntryPoints,
     learned: Vec<EntryPoint>,
+    /// Entry points of the last image in which lanes have found them.
+    scouted: Vec<EntryPoint>,
     /// Number of rows of MCUs that lanes have come to in the last image.
     decoded_rows: u32,
     #[cfg(target_arch = "x86_64")]
@@ -219,6 +224,7 @@ impl JpegDecoder {
             handle,
             known: ImageEntryPoints::default(),
             learned: Vec::new(),
+            scouted: Vec::new(),
             decoded_rows: 0,
             #[cfg(target_arch = "x86_64")]
             lanes: Lanes::new(),
@@ -254,7 +260,17 @@ impl JpegDecoder {
             EntryPointUse::Packed { .. } => PriorKnowledge::EntryPoints,
             _ => PriorKnowledge::Nothing,
         };
-        let mut status = self.call(&task, &found, out);
+        // Entry points that are not known are found before decoding, unless the decode finds them as fast.
+        let mut is_scouted = grid.is_some_and(|grid| self.scout(&task, &grid, &found));
+        let mut status = if is_scouted {
+            self.call(&task, &EntryPointUse::Known(PriorKnowledge::Nothing), out)
+        } else {
+            self.call(&task, &found, out)
+        };
+        if is_scouted && status != OK {
+            is_scouted = false;
+            status = self.call(&task, &found, out);
+        }
         if status == UNPREPARED {
             // The entry points belong to other data. The right ones are learned.
             let key = options.entry_points.zip(grid);
@@ -277,8 +293,13 @@ impl JpegDecoder {
             OK => {
                 if let (EntryPointUse::New { key, grid, step, all }, Some(store)) = (found, options.entry_points) {
                     // SAFETY: the handle is ours alone; the shim reads what the last call has left there.
-                    let learned = unsafe { wf_jpeg_learned(self.handle.as_ptr()) } as usize;
-                    let points = self.learned.get(..learned).unwrap_or_default();
+                    let (learned, warned) =
+                        unsafe { (wf_jpeg_learned(self.handle.as_ptr()), wf_jpeg_warned(self.handle.as_ptr())) };
+                    let points = match (is_scouted, warned) {
+                        (false, _) => self.learned.get(..learned as usize).unwrap_or_default(),
+                        (true, 0) => &self.scouted,
+                        (true, _) => &[],
+                    };
                     let is_learned = all || !points.is_empty();
                     if is_learned && step < grid.step() {
                         store.put_with_starts(key, header.scan_offset_bytes, &grid, points, all);
@@ -434,12 +455,47 @@ impl JpegDecoder {
         EntryPointUse::New { key, grid: *grid, step, all }
     }
 
+    /// Finds entry points that are not known with lanes, all of those that are to be learned. Returns false if they
+    /// cannot be found in this way; then one MCU is decoded after another.
+    #[cfg(target_arch = "x86_64")]
+    fn scout(&mut self, task: &DecodeTask<'_>, grid: &McuGrid, found: &EntryPointUse) -> bool {
+        let DecodeTask { bytes, header, part, .. } = *task;
+        let (step, all) = match found {
+            EntryPointUse::Nothing => (grid.step(), false),
+            EntryPointUse::New { step, all, .. } => (*step, *all),
+            EntryPointUse::Known(_) | EntryPointUse::Packed { .. } => return false,
+        };
+        let Some(lanes) = self.lanes.as_mut().filter(|_| !self.learns_all && !header.is_draft()) else { return false };
+        let rows = if all { grid.rows } else { grid.rows_needed(part) };
+        if !lanes::find(lanes, bytes, header, grid, (rows, step), &mut self.scouted) {
+            return false;
+        }
+        self.known.reset(grid.columns, grid.step());
+        if step == grid.step() {
+            self.known.points.extend_from_slice(&self.scouted);
+        } else {
+            self.known.points.extend(at_points(&self.scouted, grid));
+        }
+        self.known.settle();
+        true
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn scout(&mut self, _: &DecodeTask<'_>, _: &McuGrid, _: &EntryPointUse) -> bool {
+        false
+    }
+
     /// All ways of decoding. They must agree.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn ways() -> Result<DecodeWays> {
-        let [mut one_by_one, lanes, mut libjpeg, mut portable] =
+        let [mut one_by_one, mut lanes, mut libjpeg, mut portable] =
             [Self::new()?, Self::new()?, Self::new()?, Self::new()?];
-        let narrow_lanes = Self::with_avx2()?;
+        let mut narrow_lanes = Self::with_avx2()?;
+        // Otherwise most images of tests would be too small.
+        #[cfg(target_arch = "x86_64")]
+        for lanes in [&mut lanes, &mut narrow_lanes].into_iter().filter_map(|decoder| decoder.lanes.as_mut()) {
+            lanes.find_in_small_images();
+        }
         one_by_one.without_lanes();
         libjpeg.plain = true;
         portable.without_lanes();

@@ -15,8 +15,9 @@
 //! With a store (`entry_point_store`) a decoder records places at which decoding can begin, and uses them later
 //! (`entry_points`). Nothing is recorded of an image with a warning, or with meaningless bytes in its data
 //! (`oddities`). Only the walk that the rectangle needs is recorded; another rectangle continues it to the end. With
-//! vectors, 32 stretches are decoded at a time (`lanes`). Without vectors, and for drafts, libjpeg decodes from the
-//! entry point before the crop.
+//! vectors, 32 stretches are decoded at a time (`lanes`). If no entry points of a baseline image without restarts are
+//! known, vectors find them first (`lanes::find`). Without vectors, and for drafts, libjpeg decodes from the entry point
+//! before the crop.
 //!
 //! The columns of a rectangle are widened to MCUs and by one chroma sample; decoding stops after the last row. libjpeg
 //! smooths progressive images with incomplete coefficients over neighbors, so these are decoded from the first row at

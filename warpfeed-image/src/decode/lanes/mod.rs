@@ -7,9 +7,12 @@
 //! data, and the image is decoded from its start. This file does not depend on the vectors' instructions.
 #![allow(unsafe_code)]
 
+mod find;
 mod x86;
 mod x86_avx2;
 mod x86_avx512;
+mod x86_find_avx2;
+mod x86_find_avx512;
 mod x86_idct;
 mod x86_shorts;
 
@@ -18,6 +21,8 @@ use super::baseline::Baseline;
 use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 use super::huffman::Code;
 use crate::raster::{Rect, Size};
+use find::Finder;
+pub(super) use find::find;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,6 +74,8 @@ pub(super) struct Lanes {
     /// code.
     codes: Vec<Code>,
     tables: Vec<u16>,
+    /// For each component: the first component with the same codes, whose tables it uses. They stay in the cache.
+    same: Vec<usize>,
     /// Component of each block of an MCU.
     components: Vec<usize>,
     planes: Vec<PlaneLayout>,
@@ -76,6 +83,7 @@ pub(super) struct Lanes {
     data: Vec<u8>,
     stretches: Vec<LaneStretch>,
     blocks: Vec<DctBlock>,
+    finder: Finder,
 }
 
 /// A component's samples.
@@ -153,17 +161,25 @@ impl Lanes {
         crate::simd::has_avx2().then(|| Self::on(Vectors::Avx2))
     }
 
+    /// Has entry points be found in small images too.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn find_in_small_images(&mut self) {
+        (self.finder.bytes_a_block, self.finder.stretch_bytes) = (1, 8);
+    }
+
     /// Memory for lanes that run on these vectors.
     fn on(vectors: Vectors) -> Self {
         Self {
             vectors,
             codes: Vec::new(),
             tables: Vec::new(),
+            same: Vec::new(),
             components: Vec::new(),
             planes: Vec::new(),
             data: Vec::new(),
             stretches: Vec::new(),
             blocks: Vec::new(),
+            finder: Finder::default(),
         }
     }
 
@@ -191,6 +207,12 @@ impl Lanes {
             make_table(&code, number % 2 == 1, &mut self.tables[start..start + (1 << LOOK_BITS)]);
             if number < self.codes.len() { self.codes[number] = code } else { self.codes.push(code) }
         }
+        let codes = |component: usize| &self.codes[2 * component..2 * component + 2];
+        self.same.clear();
+        self.same
+            .extend((0..self.planes.len()).map(|component| {
+                (0..component).find(|&before| codes(before) == codes(component)).unwrap_or(component)
+            }));
         self.components = image.block_components;
         Some(())
     }

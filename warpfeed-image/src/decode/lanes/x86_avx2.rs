@@ -48,14 +48,14 @@ pub(super) unsafe fn unstuff(from: &[u8], to: &mut Vec<u8>) {
 
 impl<T> PerLane<T> {
     #[target_feature(enable = "avx2")]
-    fn eight(&self, group: usize) -> __m256i {
+    pub(super) fn eight(&self, group: usize) -> __m256i {
         const { assert!(size_of::<T>() == 4) };
         // SAFETY: each group has 8 numbers, which are 32 bytes.
         unsafe { _mm256_load_si256(self.0[8 * group..][..8].as_ptr().cast()) }
     }
 
     #[target_feature(enable = "avx2")]
-    fn set_eight(&mut self, group: usize, vector: __m256i) {
+    pub(super) fn set_eight(&mut self, group: usize, vector: __m256i) {
         const { assert!(size_of::<T>() == 4) };
         // SAFETY: each group has 8 numbers, which are 32 bytes.
         unsafe { _mm256_store_si256(self.0[8 * group..][..8].as_mut_ptr().cast(), vector) };
@@ -64,7 +64,7 @@ impl<T> PerLane<T> {
 
 /// Sixteen bytes, for each half of a vector.
 #[target_feature(enable = "avx2")]
-fn both_halves(bytes: [u8; 16]) -> __m256i {
+pub(super) fn both_halves(bytes: [u8; 16]) -> __m256i {
     // SAFETY: there are 16 bytes.
     _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
 }
@@ -118,7 +118,7 @@ impl Lanes {
     pub(super) fn run_avx2(&mut self) -> Option<()> {
         let mut components = [0; 16];
         for (place, &component) in components.iter_mut().zip(&self.components) {
-            *place = component as u8;
+            *place = self.same[component] as u8;
         }
         let mut places = [63u8; 128];
         places[..64].copy_from_slice(&ZIGZAG);
@@ -252,7 +252,7 @@ impl Lanes {
 /// The live lanes whose table does not have their code.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn is_long(entries: __m256i, is_live: __m256i) -> __m256i {
+pub(super) fn is_long(entries: __m256i, is_live: __m256i) -> __m256i {
     let total = _mm256_and_si256(entries, _mm256_set1_epi32(31));
     _mm256_and_si256(_mm256_cmpeq_epi32(total, _mm256_setzero_si256()), is_live)
 }

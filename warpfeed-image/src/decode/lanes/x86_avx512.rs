@@ -33,21 +33,21 @@ pub(super) unsafe fn unstuff(from: &[u8], to: &mut Vec<u8>) {
 
 impl<T> PerLane<T> {
     #[target_feature(enable = "avx512f")]
-    fn vector(&self, group: usize) -> __m512i {
+    pub(super) fn vector(&self, group: usize) -> __m512i {
         const { assert!(size_of::<T>() == 4) };
         // SAFETY: each group has 16 numbers, which are 64 bytes.
         unsafe { _mm512_load_si512(self.0[16 * group..][..16].as_ptr().cast()) }
     }
 
     #[target_feature(enable = "avx512f")]
-    fn set(&mut self, group: usize, vector: __m512i) {
+    pub(super) fn set(&mut self, group: usize, vector: __m512i) {
         const { assert!(size_of::<T>() == 4) };
         // SAFETY: each group has 16 numbers, which are 64 bytes.
         unsafe { _mm512_store_si512(self.0[16 * group..][..16].as_mut_ptr().cast(), vector) };
     }
 
     #[target_feature(enable = "avx512f")]
-    fn vectors<const GROUPS: usize>(&self) -> [__m512i; GROUPS] {
+    pub(super) fn vectors<const GROUPS: usize>(&self) -> [__m512i; GROUPS] {
         let mut vectors = [_mm512_setzero_si512(); GROUPS];
         for (group, vector) in vectors.iter_mut().enumerate() {
             *vector = self.vector(group);
@@ -56,7 +56,7 @@ impl<T> PerLane<T> {
     }
 
     #[target_feature(enable = "avx512f")]
-    fn set_all<const GROUPS: usize>(&mut self, vectors: [__m512i; GROUPS]) {
+    pub(super) fn set_all<const GROUPS: usize>(&mut self, vectors: [__m512i; GROUPS]) {
         for (group, vector) in vectors.into_iter().enumerate() {
             self.set(group, vector);
         }
@@ -109,7 +109,7 @@ impl Coefficients {
 /// See [`load_eight`].
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn load_sixteen<const SCALE: usize>(from: *const u8, places: &PerLane<u32>, group: usize) -> __m512i {
+pub(super) unsafe fn load_sixteen<const SCALE: usize>(from: *const u8, places: &PerLane<u32>, group: usize) -> __m512i {
     // SAFETY: as promised by the caller.
     let (low, high) =
         unsafe { (load_eight::<SCALE>(from, places, 2 * group), load_eight::<SCALE>(from, places, 2 * group + 1)) };
@@ -124,8 +124,9 @@ impl Lanes {
         let (mut dc_tables, mut ac_tables, mut next_number) =
             (PerLane([0u32; LANES]), PerLane([0u32; LANES]), PerLane([0u32; LANES]));
         for (b, &component) in self.components.iter().enumerate() {
-            dc_tables.0[b] = ((2 * component) << LOOK_BITS) as u32;
-            ac_tables.0[b] = ((2 * component + 1) << LOOK_BITS) as u32;
+            let same = self.same[component];
+            dc_tables.0[b] = ((2 * same) << LOOK_BITS) as u32;
+            ac_tables.0[b] = ((2 * same + 1) << LOOK_BITS) as u32;
             next_number.0[b] = ((b + 1) % blocks_in_mcu) as u32;
         }
         let mut places = [63u8; 128];
