@@ -71,12 +71,16 @@ impl Notes {
         self.len > MAX_NOTES
     }
 
-    fn clear(&mut self) {
+    /// Forgets all notes. `None` if there is no memory for new ones.
+    fn clear(&mut self) -> Option<()> {
         self.len = 0;
         let [first, second] = &mut self.dc;
         for notes in [&mut self.bits, first, second] {
-            notes.resize(MAX_NOTES + 4 * LANES, 0);
+            let len = MAX_NOTES + 4 * LANES;
+            notes.try_reserve_exact(len.saturating_sub(notes.len())).ok()?;
+            notes.resize(len, 0);
         }
+        Some(())
     }
 }
 
@@ -284,7 +288,7 @@ impl Finder {
             _ => ends[lane - 1] - warm_up_bits.min(ends[0] / 2),
         };
         let mut scouts = Scouts::new();
-        self.notes.clear();
+        self.notes.clear()?;
         let mut bad = Vec::new();
         // The rest of a few bytes is not worth it.
         for (lane, &end) in ends[..count].iter().enumerate().filter(|_| count > 1) {
@@ -298,7 +302,7 @@ impl Finder {
                 scouts.remove(at as usize);
             }
         }
-        let firsts = self.sort(count, begin);
+        let firsts = self.sort(count, begin)?;
         let mut way = Way {
             place: McuStart { bit: begin(0), dc: [0; 2] },
             mcu: front.mcu,
@@ -354,7 +358,10 @@ impl Finder {
         let mut data_end = data.len();
         for at in memchr::memchr_iter(0xFF, data) {
             match data.get(at + 1) {
-                Some(0) => self.stuffed.push(from + at + 1),
+                Some(0) => {
+                    self.stuffed.try_reserve(1).ok()?;
+                    self.stuffed.push(from + at + 1);
+                }
                 // A marker, or a byte that would have to be looked at once more.
                 _ => {
                     data_end = at;
@@ -376,8 +383,9 @@ impl Finder {
         (bits > 0).then_some(Round { from, bits, all_bits })
     }
 
-    /// Sorts the notes by lane; each lane's begin with the place at which it has begun. Returns where each lane's are.
-    fn sort(&mut self, count: usize, begin: impl Fn(usize) -> u32) -> [usize; LANES + 1] {
+    /// Sorts the notes by lane; each lane's begin with the place at which it has begun. Returns where each lane's are;
+    /// `None` if there is no memory.
+    fn sort(&mut self, count: usize, begin: impl Fn(usize) -> u32) -> Option<[usize; LANES + 1]> {
         let Notes { bits, dc: [first, second], len } = &self.notes;
         let (bits, first, second) = (&bits[..*len], &first[..*len], &second[..*len]);
         let mut counts = [0; LANES];
@@ -385,6 +393,7 @@ impl Finder {
             counts[(number >> 16) as usize % LANES] += 1;
         }
         self.starts.clear();
+        self.starts.try_reserve(len + count).ok()?;
         self.starts.resize(len + count, McuStart::default());
         let mut firsts = [self.starts.len(); LANES + 1];
         let mut next = 0;
@@ -400,7 +409,7 @@ impl Finder {
             self.starts[*to] = McuStart { bit, dc: [first, second] };
             *to += 1;
         }
-        firsts
+        Some(firsts)
     }
 }
 
@@ -429,6 +438,7 @@ impl Way<'_> {
             let dc = sums(self.dc, first, *place);
             let mut point = EntryPoint { bit: self.to_file.bit(place.bit), dc: [0; 4] };
             point.dc.iter_mut().zip(dc).for_each(|(to, dc)| *to = dc as i16);
+            self.points.try_reserve(1).ok()?;
             self.points.push(point);
             if self.wanted.advance() {
                 self.place = *place;
