@@ -244,7 +244,9 @@ impl Finder {
         const TABLE: usize = 1 << LOOK_BITS;
         let count = lanes.planes.len();
         let codes = |component: usize| &lanes.codes[2 * component..2 * component + 2];
-        self.tables.resize(TABLES as usize * TABLE * count + 2, 0);
+        let len = TABLES as usize * TABLE * count + 2;
+        self.tables.try_reserve(len.saturating_sub(self.tables.len())).ok()?;
+        self.tables.resize(len, 0);
         for component in 0..count {
             if lanes.same[component] != component
                 || self
