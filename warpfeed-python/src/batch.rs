@@ -78,7 +78,7 @@ pub(crate) struct Batch {
     /// The index of each sample in the data set: `[N]`, int64.
     #[pyo3(get)]
     indices: Py<Tensor>,
-    /// The same numbers as a list, which can be asked for again.
+    /// The indices as a list; unlike the array, it may be read several times.
     #[pyo3(get)]
     index_list: Vec<u64>,
     /// Number of times that each sample came before in the epoch.

@@ -6,7 +6,7 @@ use warpfeed::Result;
 use warpfeed::image::Size;
 use warpfeed::source::{ReadRequest, Sample, Source};
 
-/// So many samples, each an image of one pixel.
+/// A number of samples, each an image of one pixel.
 pub(crate) struct Positions {
     pub(crate) samples: u64,
     /// What identifies the data set when an epoch is resumed.

@@ -223,7 +223,7 @@ def test_what_would_mislead_is_refused(data: ImageFolder, monkeypatch: pytest.Mo
             DataLoader(data, **{name: value})
     with pytest.raises(TypeError, match="read"):
         DataLoader(iter([1, 2]))
-    with pytest.raises(NotImplementedError, match="preset cannot be given beside what runs in Python: the data set"):
+    with pytest.raises(NotImplementedError, match="preset cannot be given with steps that run in Python: the data set"):
         DataLoader(torch.utils.data.TensorDataset(torch.zeros(3)), preset="eval")
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)

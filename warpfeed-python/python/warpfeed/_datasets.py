@@ -164,7 +164,7 @@ class _Columns:
 
 @dataclass
 class Rows:
-    """Columns of a data set of Hugging Face's with several images, each of which goes through the transform."""
+    """Columns with several images of a data set of Hugging Face's. Each image goes through the transform."""
 
     rows: Any
     names: dict[str, str]
@@ -372,14 +372,14 @@ def _is_pillows(loader: Any) -> bool:
 
 
 def _files(paths: list[str], labels: list[int] | None, classes: list[str]) -> _warpfeed.Source:
-    """Files, of which Pillow opens those of BMP and TIFF."""
+    """Files. Pillow opens those of BMP and TIFF."""
     if not any(os.path.splitext(path)[1].lower() in _PILLOWS for path in paths):
         return _warpfeed.Source.files(paths, labels, classes)
     return _warpfeed.Source.objects(_Opened(paths), labels, classes)
 
 
 class _Opened:
-    """Files, some of which are opened here."""
+    """Files. Some are opened here."""
 
     def __init__(self, paths: list[str]) -> None:
         self._paths = paths

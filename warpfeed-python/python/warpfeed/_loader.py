@@ -300,12 +300,12 @@ class Loader(Generic[T]):
         self._positions_limit = limit
         said = self._rank(distributed)
         self._partition = None if said == (0, 1) else said
-        # Of one rank it makes a difference to those that go on after it. Nobody knows how many batches a stream has.
+        # Equal batches of one rank matter to those that go on with more. The number of batches of a stream is not known.
         even = said is not None and found.source.samples is not None and not (said == (0, 1) and on_error == "skip")
         self.is_distributed = self._partition is not None
         group = self._group()
         self._unsaid = shuffle and distributed is None and group is not None and group[1] > 1
-        """Whether each of several ranks would read all samples, and nobody said so."""
+        """Whether each of several ranks would read all samples without being told to."""
         if repeats is not None and (sampler is not None or batch_sampler is not None):
             raise ParameterError("repeats and a sampler exclude each other: both make the order")
         own = None if sampler is None and batch_sampler is None else (sampler, batch_sampler)
@@ -579,7 +579,7 @@ class Loader(Generic[T]):
         return None if batch.labels is None else self.numbers(batch.labels)
 
     def _beside(self, batch: _warpfeed.Batch | _python.Job) -> dict[str, Callable[[], Any]]:
-        """What can be delivered of a batch's samples beside images and labels."""
+        """What can be delivered of a batch's samples next to images and labels."""
         if isinstance(batch, _python.Job):
             epoch, indices, repetitions = batch.epoch, batch.indices, batch.repetitions
         else:

@@ -183,7 +183,7 @@ def of(loader: Any, found: _datasets.Found, converted: _torchvision.Converted, g
     for name, value in refused.items():
         if value:
             raise UnsupportedError(
-                f"{name} cannot be given beside what runs in Python: {'; '.join(what) or 'targets'}. {_INSTEAD.get(name, '')}"
+                f"{name} cannot be given with steps that run in Python: {'; '.join(what) or 'targets'}. {_INSTEAD.get(name, '')}"
             )
     if given["python_workers"] and not loader._has_processes:
         raise ParameterError("python_workers needs warpfeed.torch's loader")

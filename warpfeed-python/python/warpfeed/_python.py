@@ -50,7 +50,7 @@ class Work:
 
     seed: int
     join: Callable[[list[Any], Any], Any]
-    """Collates samples, of which none was collated by a function of the user's; the second argument: the job's images."""
+    """Collates samples where the user gave no function for it; the second argument: the job's images."""
     dataset: Any = None
     """Makes the samples altogether."""
     steps: Sequence[Callable[[Any], Any]] = ()

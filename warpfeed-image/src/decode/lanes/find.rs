@@ -1,4 +1,4 @@
-//! Finding entry points with lanes, in an image of which none are known.
+//! Finding entry points with lanes, in an image that has no known ones.
 //!
 //! A lane that begins anywhere in the data soon comes to a place that a decoder from the front comes to as well, and
 //! goes on as it does. So the data are cut into stretches of equal length. Each lane begins at its stretch as if an MCU
@@ -429,8 +429,8 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// Goes on along a lane's notes, the first of which is the last place. Returns whether all wanted points are found.
-    /// `None` if the data end before.
+    /// Goes on along a lane's notes, which begin with the last place. Returns whether all wanted points are found; `None` if
+    /// the data end before.
     fn take(&mut self, notes: &[McuStart]) -> Option<bool> {
         let (first, end) = (*notes.first()?, *notes.last()?);
         while let Some(place) = self.wanted.mcu().checked_sub(self.mcu).and_then(|number| notes.get(number)) {

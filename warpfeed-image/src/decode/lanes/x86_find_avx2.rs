@@ -179,7 +179,7 @@ fn look(walk: &Walk, scouts: &Scouts, g: usize, words: __m256i) -> __m256i {
     place(_mm256_add_epi32(by_number(walk.first_tables, scouts.number.eight(g)), kind), words)
 }
 
-/// The same if no lane is at a DC code.
+/// As above, where no lane is at a DC code.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn look_ac(walk: &Walk, scouts: &Scouts, g: usize, words: __m256i) -> __m256i {

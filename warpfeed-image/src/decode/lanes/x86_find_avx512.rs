@@ -192,7 +192,7 @@ impl Group {
         _mm512_mask_add_epi32(of_ac, is_dc, _mm512_permutexvar_epi32(self.number, walk.dc_tables), first_bits)
     }
 
-    /// The same if no lane is at a DC code.
+    /// As above, where no lane is at a DC code.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     fn look_ac(&self, walk: &Walk, words: __m512i) -> __m512i {
