@@ -10,10 +10,15 @@ use super::filter::Interpolation;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::points::FixedPoints;
 use super::rotation::fixed_point;
+use super::turn::Exact;
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::{truncate_f64, wide};
 use std::ops::Range;
+
+/// Largest distance along an axis between a point and the center of a pixel that bicubic sampling reads there, and a
+/// little more against rounding.
+pub(crate) const REACH_PX: f64 = 2.01;
 
 /// The kernels of all filters.
 pub(crate) const KERNELS: &[Kernel] = &[
@@ -63,9 +68,21 @@ impl AffineWarp {
     pub(crate) fn make(&self, input: &Image, canvas: Size, part: Rect, out: &mut Image) {
         match self.interpolation {
             Interpolation::Nearest => nearest(input, self.matrix, canvas, self.fill, part, out),
-            Interpolation::Bicubic => bicubic(input, self.matrix, canvas, self.fill, part, out),
-            _ => bilinear(input, self.matrix, canvas, self.fill, part, out),
+            _ => self.make_of_view(Seen::whole(input), canvas, &Needed { part, points: None }, out),
         }
+    }
+
+    /// Makes the needed pixels of the canvas, from the four or sixteen pixels of the view around each point.
+    pub(crate) fn make_of_view(&self, seen: Seen<'_>, canvas: Size, needed: &Needed, out: &mut Image) {
+        out.reset_part(canvas, needed.part);
+        if self.interpolation == Interpolation::Bicubic {
+            return bicubic(seen, self.matrix, self.fill, needed, out);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if super::affine_warp_x86::bilinear(seen, self.matrix, self.fill, needed, out) {
+            return;
+        }
+        bilinear_plain(seen, self.matrix, self.fill, needed, out);
     }
 
     /// Queues the kernel for the rectangle `part` of the canvas.
@@ -89,6 +106,13 @@ impl AffineWarp {
         let sample = RotateSample { source, target, matrix: self.matrix, fixed, fill, edge, doubt, reserved: 0 };
         on.call(kernel, &sample, part.size());
         Ok(())
+    }
+
+    /// The points from which the needed pixels of the canvas are sampled.
+    pub(crate) fn points(&self, needed: &Needed) -> Points {
+        let centers = Points::centers(needed.part);
+        // Rows and columns are counted by whole pixels.
+        needed.points.map_or(centers, |points| points.grown(REACH_PX + 1.0)).mapped(self.matrix)
     }
 
     /// The pixels of an image of size `input` that sampling `part` may read. Never empty.
@@ -169,7 +193,7 @@ pub(crate) fn inside<const BITS: u32>(start: i64, step: i64, size: u32, len: usi
 }
 
 /// The intersection of two ranges. If it is empty, an empty range within `b`.
-fn intersection(a: Range<usize>, b: Range<usize>) -> Range<usize> {
+pub(super) fn intersection(a: Range<usize>, b: Range<usize>) -> Range<usize> {
     let start = a.start.clamp(b.start, b.end);
     start..a.end.clamp(start, b.end)
 }
@@ -209,39 +233,138 @@ fn nearest_double(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: 
     }
 }
 
-/// Makes the rectangle `part` of the canvas, each pixel from the four pixels around its point.
-///
-/// `input` may be a part of its whole that holds the rectangle of [`AffineWarp::reach`].
-fn bilinear(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
-    out.reset_part(canvas, part);
-    #[cfg(target_arch = "x86_64")]
-    if avx2::bilinear(input, matrix, fill, part, out) {
-        return;
-    }
-    bilinear_plain(input, matrix, fill, part, out);
+/// An image as a mirror, a turn or a crop shows it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    pub(crate) image: &'a Image,
+    /// Map from the view's pixels to the image's.
+    pub(crate) exact: Exact,
+    /// Size of the view.
+    pub(crate) size: Size,
 }
 
-/// The specification of [`bilinear`], pixel by pixel.
-pub(super) fn bilinear_plain(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Image) {
+impl<'a> Seen<'a> {
+    /// The image itself.
+    pub(crate) fn whole(image: &'a Image) -> Self {
+        Self { image, exact: Exact::IDENTITY, size: image.whole() }
+    }
+
+    /// The part of the view whose pixels are stored.
+    pub(super) fn stored(&self) -> Rect {
+        let [left, top, right, bottom] = self.exact.inverse().corners(self.image.part());
+        let Size { width, height } = self.size;
+        let clamp = |v: i32, side: u32| v.clamp(0, side as i32) as u32;
+        let (x, y) = (clamp(left, width), clamp(top, height));
+        Rect { x, y, width: clamp(right, width) - x, height: clamp(bottom, height) - y }
+    }
+}
+
+/// Points of an image from which a next stage samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Points {
+    /// Corners of a convex shape, in order.
+    pub(crate) corners: [(f64, f64); 4],
+    /// Largest distance of a point from the shape along an axis, in pixels.
+    pub(crate) margin_px: f64,
+}
+
+impl Points {
+    /// The centers of a rectangle's pixels.
+    pub(crate) fn centers(part: Rect) -> Self {
+        let xs = [part.x, part.right()].map(f64::from);
+        let ys = [part.y, part.bottom()].map(f64::from);
+        let corners = [(0, 0), (1, 0), (1, 1), (0, 1)].map(|(x, y): (usize, usize)| (xs[x], ys[y]));
+        Self { corners, margin_px: 0.0 }
+    }
+
+    /// The points that this map makes of them.
+    #[must_use]
+    pub(crate) fn mapped(self, [a, b, c, d, e, f]: [f64; 6]) -> Self {
+        let corners = self.corners.map(|(x, y)| (a * x + b * y + c, d * x + e * y + f));
+        Self { corners, margin_px: self.margin_px * (a.abs() + b.abs()).max(d.abs() + e.abs()) }
+    }
+
+    /// The points whose distance along an axis is at most this greater.
+    #[must_use]
+    pub(crate) fn grown(self, px: f64) -> Self {
+        Self { margin_px: self.margin_px + px, ..self }
+    }
+
+    /// The part of a rectangle whose pixels have a point within them; one pixel if there is none.
+    pub(crate) fn within(self, rect: Rect) -> Rect {
+        let along = |values: [f64; 4], start: u32, len: u32| {
+            let (first, last) = (f64::from(start), f64::from(start + len - 1));
+            let low = values.into_iter().fold(f64::INFINITY, f64::min) - self.margin_px;
+            let high = values.into_iter().fold(f64::NEG_INFINITY, f64::max) + self.margin_px;
+            let (low, high) = (low.floor().clamp(first, last) as u32, high.floor().clamp(first, last) as u32);
+            (low, high - low + 1)
+        };
+        let (x, width) = along(self.corners.map(|corner| corner.0), rect.x, rect.width);
+        let (y, height) = along(self.corners.map(|corner| corner.1), rect.y, rect.height);
+        Rect { x, y, width, height }
+    }
+
+    /// The columns of a row that have a point within them.
+    fn columns(&self, row: u32) -> (f64, f64) {
+        let (top, bottom) = (f64::from(row) - self.margin_px, f64::from(row + 1) + self.margin_px);
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for (i, (ax, ay)) in self.corners.into_iter().enumerate() {
+            let (bx, by) = self.corners[(i + 1) % 4];
+            if ay.max(by) < top || ay.min(by) > bottom {
+                continue;
+            }
+            for line in [top, bottom] {
+                // Where the side leaves the row, or where it ends.
+                let at = if ay == by { f64::from(line == top) } else { ((line - ay) / (by - ay)).clamp(0.0, 1.0) };
+                low = low.min(ax + at * (bx - ax));
+                high = high.max(ax + at * (bx - ax));
+            }
+        }
+        (low - self.margin_px, high + self.margin_px)
+    }
+}
+
+/// The pixels of a canvas that are needed: those of a rectangle, and of these only those next to the points from which
+/// a next stage samples, if it does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needed {
+    pub(crate) part: Rect,
+    pub(crate) points: Option<Points>,
+}
+
+impl Needed {
+    /// The needed columns of a row, both counted from the part's corner.
+    pub(super) fn columns(&self, row: u32) -> Range<usize> {
+        let Rect { x, y, width, .. } = self.part;
+        let Some(points) = self.points else { return 0..width as usize };
+        let (low, high) = points.grown(REACH_PX).columns(y + row);
+        let column = |v: f64| (v - f64::from(x)).clamp(0.0, f64::from(width)) as usize;
+        column(low)..column(high + 1.0).max(column(low))
+    }
+}
+
+/// The specification of bilinear sampling, pixel by pixel.
+pub(super) fn bilinear_plain(seen: Seen<'_>, matrix: [f64; 6], fill: Fill, needed: &Needed, out: &mut Image) {
+    let part = needed.part;
     for y in 0..part.height {
-        let line = Line::new(input, matrix, fill, part.y + y);
-        for (x, pixel) in (part.x..).zip(out.row_mut(y)) {
+        let line = Line::new(seen, matrix, fill, part.y + y);
+        let columns = needed.columns(y);
+        for (x, pixel) in (part.x + columns.start as u32..).zip(&mut out.row_mut(y)[columns]) {
             *pixel = line.bilinear(x);
         }
     }
 }
 
-/// Makes the rectangle `part` of the canvas, each pixel from the sixteen pixels around its point.
-///
-/// `input` may be a part of its whole that holds the rectangle of [`AffineWarp::reach`].
-fn bicubic(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
-    out.reset_part(canvas, part);
+/// Bicubic sampling, pixel by pixel.
+fn bicubic(seen: Seen<'_>, matrix: [f64; 6], fill: Fill, needed: &Needed, out: &mut Image) {
+    let part = needed.part;
     wide(
         #[inline(always)]
         || {
             for y in 0..part.height {
-                let line = Line::new(input, matrix, fill, part.y + y);
-                for (x, pixel) in (part.x..).zip(out.row_mut(y)) {
+                let line = Line::new(seen, matrix, fill, part.y + y);
+                let columns = needed.columns(y);
+                for (x, pixel) in (part.x + columns.start as u32..).zip(&mut out.row_mut(y)[columns]) {
                     *pixel = line.bicubic(x);
                 }
             }
@@ -257,31 +380,41 @@ fn cubic([a, b, c, d]: [f64; 4], at: f64) -> f64 {
 }
 
 /// Values that the pixels of one row of the canvas share.
-struct Line<'a> {
+pub(super) struct Line<'a> {
     pixels: &'a [Pixel],
+    /// The part of the view whose pixels are stored.
     stored: Rect,
+    /// The index of the view's first pixel, and the distances to the next column and row.
+    first: isize,
+    column: isize,
+    row: isize,
     width: f64,
     height: f64,
     fill: Fill,
     /// Change of the point for one step to the right.
-    step: [f64; 2],
+    pub(super) step: [f64; 2],
     /// The row's part of the point, and the constant part. They are two summands, because the sum of all three parts is
     /// rounded twice.
-    row: [f64; 2],
-    origin: [f64; 2],
+    pub(super) down: [f64; 2],
+    pub(super) origin: [f64; 2],
 }
 
 impl<'a> Line<'a> {
-    fn new(input: &'a Image, matrix: [f64; 6], fill: Fill, y: u32) -> Self {
+    pub(super) fn new(seen: Seen<'a>, matrix: [f64; 6], fill: Fill, y: u32) -> Self {
         let y = f64::from(y) + 0.5;
+        let (held, e) = (seen.image.part(), seen.exact);
+        let stride = held.width as isize;
         Self {
-            pixels: input.pixels(),
-            stored: input.part(),
-            width: f64::from(input.whole().width),
-            height: f64::from(input.whole().height),
+            pixels: seen.image.pixels(),
+            stored: seen.stored(),
+            first: (e.y0 as isize - held.y as isize) * stride + e.x0 as isize - held.x as isize,
+            column: e.xx as isize + e.yx as isize * stride,
+            row: e.xy as isize + e.yy as isize * stride,
+            width: f64::from(seen.size.width),
+            height: f64::from(seen.size.height),
             fill,
             step: [matrix[0], matrix[3]],
-            row: [matrix[1] * y, matrix[4] * y],
+            down: [matrix[1] * y, matrix[4] * y],
             origin: [matrix[2], matrix[5]],
         }
     }
@@ -290,15 +423,26 @@ impl<'a> Line<'a> {
     #[inline(always)]
     fn point(&self, x: u32) -> (f64, f64) {
         let x = f64::from(x) + 0.5;
-        let point = |axis: usize| self.step[axis] * x + self.row[axis] + self.origin[axis];
+        let point = |axis: usize| self.step[axis] * x + self.down[axis] + self.origin[axis];
         (point(0), point(1))
     }
 
-    /// The stored columns or rows `first..first + N`, clamped. Clamping to the stored part equals clamping to the
-    /// whole, because the stored part holds all pixels that are read.
+    /// The stored columns `first..first + N`, clamped, as distances in memory. Clamping to the stored part equals
+    /// clamping to the whole, because the stored part holds all pixels that are read.
     #[inline(always)]
-    fn clamped<const N: usize>(first: i32, start: u32, len: u32) -> [usize; N] {
-        std::array::from_fn(|i| (first + i as i32 - start as i32).clamp(0, len as i32 - 1) as usize)
+    fn columns<const N: usize>(&self, first: i32) -> [isize; N] {
+        let Rect { x, width, .. } = self.stored;
+        std::array::from_fn(|i| {
+            first.saturating_add(i as i32).clamp(x as i32, (x + width) as i32 - 1) as isize * self.column
+        })
+    }
+
+    /// The first pixel of the stored rows `first..first + N`, clamped.
+    #[inline(always)]
+    fn rows<const N: usize>(&self, first: i32) -> [isize; N] {
+        let Rect { y, height, .. } = self.stored;
+        let clamped = |i: usize| first.saturating_add(i as i32).clamp(y as i32, (y + height) as i32 - 1) as isize;
+        std::array::from_fn(|i| self.first + clamped(i) * self.row)
     }
 
     #[inline(always)]
@@ -312,16 +456,18 @@ impl<'a> Line<'a> {
         let (x, y) = (x - 0.5, y - 0.5);
         let (left, top) = (x.floor(), y.floor());
         let (dx, dy) = (x - left, y - top);
-        let columns: [usize; 4] = Self::clamped(left as i32 - 1, self.stored.x, self.stored.width);
-        let rows: [usize; 4] = Self::clamped(top as i32 - 1, self.stored.y, self.stored.height);
-        let rows = rows.map(|y| &self.pixels[y * self.stored.width as usize..]);
+        let columns: [isize; 4] = self.columns(left as i32 - 1);
+        let rows: [isize; 4] = self.rows(top as i32 - 1);
         std::array::from_fn(|channel| {
-            let across = rows.map(|row| cubic(columns.map(|x| f64::from(row[x][channel])), dx));
+            let across = rows.map(|row| {
+                let value = |column: isize| f64::from(self.pixels[(row + column) as usize][channel]);
+                cubic(columns.map(value), dx)
+            });
             truncate_f64(cubic(across, dy)) as u8
         })
     }
 
-    fn bilinear(&self, x: u32) -> Pixel {
+    pub(super) fn bilinear(&self, x: u32) -> Pixel {
         let (x, y) = self.point(x);
         let rounding = match self.fill {
             Fill::Color(color) if !(x >= 0.0 && x < self.width && y >= 0.0 && y < self.height) => {
@@ -333,261 +479,13 @@ impl<'a> Line<'a> {
         let (x, y) = (x - 0.5, y - 0.5);
         let (left, top) = (x.floor(), y.floor());
         let (dx, dy) = (x - left, y - top);
-        let columns: [usize; 2] = Self::clamped(left as i32, self.stored.x, self.stored.width);
-        let rows: [usize; 2] = Self::clamped(top as i32, self.stored.y, self.stored.height);
-        let [above, below] = rows.map(|y| &self.pixels[y * self.stored.width as usize..]);
+        let columns: [isize; 2] = self.columns(left as i32);
+        let [above, below]: [isize; 2] = self.rows(top as i32);
         let mix = |a: f64, b: f64, d: f64| a + (b - a) * d;
+        let [[a, b], [c, d]] = [above, below].map(|row| columns.map(|column| self.pixels[(row + column) as usize]));
         std::array::from_fn(|channel| {
-            let of = |row: &[Pixel], column: usize| f64::from(row[column][channel]);
-            let above = mix(of(above, columns[0]), of(above, columns[1]), dx);
-            let below = mix(of(below, columns[0]), of(below, columns[1]), dx);
-            truncate_f64(mix(above, below, dy) + rounding) as u8
+            let of = |pixel: Pixel| f64::from(pixel[channel]);
+            truncate_f64(mix(mix(of(a), of(b), dx), mix(of(c), of(d), dx), dy) + rounding) as u8
         })
-    }
-}
-
-/// [`bilinear`] with AVX2, eight pixels at a time.
-///
-/// Points are 32.32 fixed point and values single precision, so a value may be slightly off, and its byte may differ if
-/// the value is close to a place where bytes change. [`Line::bilinear`] makes these pixels again, about one in a
-/// thousand; all others are equal. This relies on bilinear interpolation being continuous: a point that is slightly
-/// off, even across the border of a pixel, gives a value that is slightly off.
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    #![allow(unsafe_code)]
-
-    use super::{Fill, Line, inside, intersection, opaque};
-    use crate::raster::{Image, Pixel, Rect};
-    use crate::simd::has_avx2;
-    use std::arch::x86_64::*;
-    use std::ops::Range;
-
-    /// Fractional bits of a point.
-    const BITS: u32 = 32;
-    /// Number of pixels whose points are computed by addition before a point is computed anew.
-    const SEGMENT: usize = 512;
-    /// Bound of a value's error. In units of 1e-5: points 3, for 512 steps off by 2^-33; fractions 3, for cutting to 24
-    /// bits, on both axes, at 255 a pixel; arithmetic 0.8 for each of four roundings. The bound is more than twice the
-    /// sum.
-    const DOUBT: f32 = 1.0 / 4096.0;
-
-    /// Makes the rectangle and returns true. Returns false if the processor has no AVX2, or if the image is too small
-    /// or too large.
-    pub(super) fn bilinear(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: &mut Image) -> bool {
-        let stored = input.part();
-        // Indices of pixels are 32-bit lanes, and each pixel needs neighbors to the right and below.
-        if !has_avx2() || input.pixels().len() > i32::MAX as usize || stored.width < 2 || stored.height < 2 {
-            return false;
-        }
-        for y in 0..part.height {
-            let line = Line::new(input, matrix, fill, part.y + y);
-            let mut first = part.x;
-            for segment in out.row_mut(y).chunks_mut(SEGMENT) {
-                make_segment(&line, first, segment);
-                first += SEGMENT as u32;
-            }
-        }
-        true
-    }
-
-    fn make_segment(line: &Line<'_>, first: u32, out: &mut [Pixel]) {
-        let stored = line.stored;
-        let fixed = |v: f64| (v * (1u64 << BITS) as f64).round() as i64;
-        let x = f64::from(first) + 0.5;
-        let start: [i64; 2] = std::array::from_fn(|axis| {
-            let origin = f64::from([stored.x, stored.y][axis]);
-            fixed(line.step[axis] * x + line.row[axis] + line.origin[axis] - 0.5 - origin)
-        });
-        let step = line.step.map(fixed);
-        let len = out.len();
-        // The pixels whose point lies between the centers of four stored pixels.
-        let between = intersection(
-            inside::<BITS>(start[0], step[0], stored.width - 1, len),
-            inside::<BITS>(start[1], step[1], stored.height - 1, len),
-        );
-        let points = Points { start, step };
-        match line.fill {
-            Fill::Color(color) => {
-                // The pixels whose point is inside the image or within a pixel of it.
-                let margin = |axis: usize, origin: u32, size: f64| {
-                    let start = start[axis] + ((i64::from(origin) + 2) << BITS);
-                    inside::<BITS>(start, step[axis], size as u32 + 4, len)
-                };
-                let near = intersection(margin(0, stored.x, line.width), margin(1, stored.y, line.height));
-                out[..near.start].fill(opaque(color));
-                out[near.end..].fill(opaque(color));
-                let between = intersection(between, near.clone());
-                for x in (near.start..between.start).chain(between.end..near.end) {
-                    out[x] = line.bilinear(first + x as u32);
-                }
-                // SAFETY: the processor has AVX2, and all points of `between` lie between stored pixels.
-                unsafe { make::<false, false>(line, points, first, between, out) };
-            }
-            Fill::Edge(_) => {
-                // SAFETY: the processor has AVX2, and outside `between` points are clamped.
-                unsafe {
-                    make::<true, true>(line, points, first, 0..between.start, out);
-                    make::<true, true>(line, points, first, between.end..len, out);
-                    make::<true, false>(line, points, first, between, out);
-                }
-            }
-        }
-    }
-
-    /// The points of a segment's pixels, less half a pixel and less the origin of the stored part.
-    #[derive(Clone, Copy)]
-    struct Points {
-        start: [i64; 2],
-        step: [i64; 2],
-    }
-
-    /// Makes the pixels `range` of a segment.
-    ///
-    /// # Safety
-    /// Unless `CLAMP` is set, the points of all of `range` are at least 0, and less than the stored width and height
-    /// minus 1. The stored width and height are at least 2.
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn make<const EDGE: bool, const CLAMP: bool>(
-        line: &Line<'_>,
-        points: Points,
-        first: u32,
-        range: Range<usize>,
-        out: &mut [Pixel],
-    ) {
-        let Range { mut start, end } = range;
-        let ends = [line.stored.width, line.stored.height].map(|v| ((i64::from(v) - 1) << BITS) - 1);
-        let stride = line.stored.width as usize;
-        let strides = _mm256_set1_epi32(stride as i32);
-        // In this order, shuffles of two vectors of four come out in the order of the pixels.
-        let vectors = |axis: usize, order: [i64; 4]| {
-            let at = |i: i64| points.start[axis] + (start as i64 + i) * points.step[axis];
-            _mm256_setr_epi64x(at(order[0]), at(order[1]), at(order[2]), at(order[3]))
-        };
-        let mut at = [0, 1].map(|axis| [vectors(axis, [0, 1, 4, 5]), vectors(axis, [2, 3, 6, 7])]);
-        let eight = points.step.map(|step| _mm256_set1_epi64x(8 * step));
-        while start < end {
-            let len = (end - start).min(8);
-            let mut whole_part = [_mm256_setzero_si256(); 2];
-            let mut fraction_bits = [_mm256_setzero_si256(); 2];
-            let mut fraction = [_mm256_setzero_ps(); 2];
-            for axis in 0..2 {
-                let [low, high] = at[axis].map(|v| {
-                    // The last step may reach beyond the range. Clamped, its extra pixels can be loaded, and they are
-                    // dropped.
-                    let v = if CLAMP || len < 8 { clamp(v, ends[axis]) } else { v };
-                    _mm256_castsi256_ps(v)
-                });
-                whole_part[axis] = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(low, high));
-                let bits = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(low, high));
-                fraction_bits[axis] = bits;
-                let scale = _mm256_set1_ps(1.0 / (1 << 24) as f32);
-                fraction[axis] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32::<8>(bits)), scale);
-                at[axis] = at[axis].map(|v| _mm256_add_epi64(v, eight[axis]));
-            }
-            let index = _mm256_add_epi32(_mm256_mullo_epi32(whole_part[1], strides), whole_part[0]);
-            // SAFETY: each index is that of a stored pixel that is neither in the last column nor in the last row, by
-            // the caller's promise or because points are clamped.
-            let [top, bottom] = unsafe { [load(line.pixels, index, 0), load(line.pixels, index, stride)] };
-            let (made, mut doubt) = mix::<EDGE>(top, bottom, fraction);
-            if !EDGE {
-                doubt |= unsure_of_pixel(fraction_bits);
-            }
-            if len == 8 {
-                let pixels: &mut [Pixel; 8] = (&mut out[start..start + 8]).try_into().expect("eight pixels");
-                *pixels = bytemuck::cast(made);
-            } else {
-                let pixels: [Pixel; 8] = bytemuck::cast(made);
-                out[start..end].copy_from_slice(&pixels[..len]);
-            }
-            doubt &= (1 << len) - 1;
-            while doubt != 0 {
-                let x = start + doubt.trailing_zeros() as usize;
-                out[x] = line.bilinear(first + x as u32);
-                doubt &= doubt - 1;
-            }
-            start += 8;
-        }
-    }
-
-    /// A bit for each of the eight points that is so close to a pixel's center, by the fractions of its coordinates,
-    /// that its exact place may be beyond the center, between other pixels. That matters if a value is just below a
-    /// whole number, because the fraction is dropped: four equal bytes here say nothing about the bytes there.
-    #[target_feature(enable = "avx2")]
-    fn unsure_of_pixel(fraction: [__m256i; 2]) -> u32 {
-        const CLOSE: i32 = 1 << 12;
-        let [x, y] = fraction.map(|v| _mm256_add_epi32(v, _mm256_set1_epi32(CLOSE)));
-        let high = _mm256_and_si256(_mm256_min_epu32(x, y), _mm256_set1_epi32(-2 * CLOSE));
-        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(high, _mm256_setzero_si256()))) as u32
-    }
-
-    /// Limits each of the four lanes to 0 to `end`.
-    #[target_feature(enable = "avx2")]
-    fn clamp(v: __m256i, end: i64) -> __m256i {
-        let end = _mm256_set1_epi64x(end);
-        let v = _mm256_blendv_epi8(v, end, _mm256_cmpgt_epi64(v, end));
-        _mm256_andnot_si256(_mm256_cmpgt_epi64(_mm256_setzero_si256(), v), v)
-    }
-
-    /// The eight pixels at the indices plus `offset`, and their eight neighbors to the right.
-    ///
-    /// # Safety
-    /// Each index plus `offset`, and each index plus `offset` plus 1, is that of a pixel.
-    #[target_feature(enable = "avx2")]
-    unsafe fn load(pixels: &[Pixel], index: __m256i, offset: usize) -> [__m256i; 2] {
-        let index: [u32; 8] = bytemuck::cast(index);
-        let pair = |i: usize| {
-            let at = index[i] as usize + offset;
-            debug_assert!(at + 1 < pixels.len());
-            // SAFETY: `at` and `at + 1` are indices of pixels, by the caller's promise.
-            unsafe { pixels.as_ptr().add(at).cast::<f64>() }
-        };
-        let four = |i: [usize; 4]| {
-            // SAFETY: each pointer points to two pixels, 8 bytes, which need no alignment here.
-            let [low, high] =
-                unsafe { [[i[0], i[1]], [i[2], i[3]]].map(|i| _mm_loadh_pd(_mm_load_sd(pair(i[0])), pair(i[1]))) };
-            _mm256_castpd_ps(_mm256_insertf128_pd::<1>(_mm256_castpd128_pd256(low), high))
-        };
-        let (a, b) = (four([0, 1, 4, 5]), four([2, 3, 6, 7]));
-        let left = _mm256_shuffle_ps::<0b10_00_10_00>(a, b);
-        let right = _mm256_shuffle_ps::<0b11_01_11_01>(a, b);
-        [_mm256_castps_si256(left), _mm256_castps_si256(right)]
-    }
-
-    /// Eight pixels from their neighbors on the left and right, above and below, and a bit for each pixel that is in
-    /// doubt.
-    #[target_feature(enable = "avx2,fma")]
-    fn mix<const EDGE: bool>(top: [__m256i; 2], bottom: [__m256i; 2], [dx, dy]: [__m256; 2]) -> (__m256i, u32) {
-        let byte = _mm256_set1_epi32(255);
-        let sign = _mm256_set1_ps(-0.0);
-        let mut made = _mm256_set1_epi32(255 << 24);
-        let mut doubt = _mm256_setzero_si256();
-        macro_rules! channel {
-            ($shift:literal) => {{
-                let value =
-                    |pixel: __m256i| _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32::<$shift>(pixel), byte));
-                let lerp = |a: __m256, b: __m256, d: __m256| _mm256_fmadd_ps(_mm256_sub_ps(b, a), d, a);
-                let above = lerp(value(top[0]), value(top[1]), dx);
-                let below = lerp(value(bottom[0]), value(bottom[1]), dx);
-                let mut exact = lerp(above, below, dy);
-                if EDGE {
-                    exact = _mm256_add_ps(exact, _mm256_set1_ps(0.5));
-                }
-                let nearest = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(exact);
-                let distance = _mm256_andnot_ps(sign, _mm256_sub_ps(exact, nearest));
-                let close = _mm256_cmp_ps::<_CMP_LT_OQ>(distance, _mm256_set1_ps(DOUBT));
-                let close = _mm256_and_si256(_mm256_castps_si256(close), _mm256_set1_epi32(255 << $shift));
-                doubt = _mm256_or_si256(doubt, close);
-                made = _mm256_or_si256(made, _mm256_slli_epi32::<$shift>(_mm256_cvttps_epi32(exact)));
-            }};
-        }
-        channel!(0);
-        channel!(8);
-        channel!(16);
-        // Four equal bytes leave no doubt: every difference is 0.
-        let differ = |a: __m256i, b: __m256i| _mm256_xor_si256(a, b);
-        let uneven = _mm256_or_si256(differ(top[0], top[1]), differ(bottom[0], bottom[1]));
-        let uneven = _mm256_or_si256(uneven, differ(top[0], bottom[0]));
-        let sure = _mm256_cmpeq_epi32(_mm256_and_si256(doubt, uneven), _mm256_setzero_si256());
-        (made, !_mm256_movemask_ps(_mm256_castsi256_ps(sure)) as u32)
     }
 }

@@ -65,6 +65,8 @@ mod macros;
 mod affine;
 mod affine_matrix;
 pub(crate) mod affine_warp;
+#[cfg(target_arch = "x86_64")]
+mod affine_warp_x86;
 mod aug_mix;
 mod auto_augment;
 mod autocontrast;

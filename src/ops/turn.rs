@@ -42,12 +42,23 @@ impl Exact {
         }
     }
 
-    /// The rectangle of the input that a non-empty rectangle of the output comes from.
-    pub(crate) fn rect(self, part: Rect) -> Rect {
+    /// The map from the input back to the output.
+    pub(super) fn inverse(self) -> Self {
+        let Self { xx, xy, x0, yx, yy, y0 } = self;
+        Self { xx, xy: yx, x0: -(xx * x0 + yx * y0), yx: xy, yy, y0: -(xy * x0 + yy * y0) }
+    }
+
+    /// Left, top, right and bottom of what a non-empty rectangle of the output comes from.
+    pub(super) fn corners(self, part: Rect) -> [i32; 4] {
         let (ax, ay) = self.apply(part.x as i32, part.y as i32);
         let (bx, by) = self.apply(part.right() as i32 - 1, part.bottom() as i32 - 1);
-        let (x, y) = (ax.min(bx), ay.min(by));
-        Rect { x: x as u32, y: y as u32, width: ax.abs_diff(bx) + 1, height: ay.abs_diff(by) + 1 }
+        [ax.min(bx), ay.min(by), ax.max(bx) + 1, ay.max(by) + 1]
+    }
+
+    /// The rectangle of the input that a non-empty rectangle of the output comes from.
+    pub(crate) fn rect(self, part: Rect) -> Rect {
+        let [left, top, right, bottom] = self.corners(part);
+        Rect { x: left as u32, y: top as u32, width: left.abs_diff(right), height: top.abs_diff(bottom) }
     }
 
     /// This map for pixel centers, which lie half a pixel to the right of and below their coordinates.

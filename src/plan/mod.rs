@@ -21,7 +21,7 @@
 pub(crate) mod view;
 
 use crate::error::{Error, Result};
-use crate::ops::affine_warp::AffineWarp;
+use crate::ops::affine_warp::{AffineWarp, Needed, Points, REACH_PX};
 use crate::ops::byte_table::ByteTable;
 use crate::ops::fill::Fill;
 use crate::ops::filter::{self, Interpolation, PassOrder};
@@ -69,7 +69,7 @@ pub(crate) enum StageWork<'a> {
     Reduce(Factors),
     /// Resizes.
     Resample(Resampling),
-    /// Samples through an affine map; the view is plain.
+    /// Samples through an affine map, bilinear or bicubic. The view has no steps and no table.
     Affine(AffineWarp),
     /// Runs one pass of an operation, on the part that the pass can be restricted to; the view is plain.
     Pass(&'a Op, Reach),
@@ -86,6 +86,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) size: Size,
     /// The part of the stage's result that is needed.
     pub(crate) part: Rect,
+    /// If the next stage samples through an affine map: the points where it does.
+    pub(crate) sampled: Option<Points>,
 }
 
 /// The step from the last stage's image to the output.
@@ -221,13 +223,13 @@ impl Planner {
         let StageBuilder { view, mut stages, size, .. } = lowering;
         let epilogue = Epilogue::new(epilogue, size)?;
         // Backwards: what each stage must make, and read.
-        let mut needed = view.reach(Rect::full(size));
+        let (mut needed, mut sampled) = (view.reach(Rect::full(size)), None);
         for stage in stages.iter_mut().rev() {
             if matches!(stage.work, StageWork::Pass(_, Reach::Whole)) {
-                needed = Rect::full(stage.size);
+                (needed, sampled) = (Rect::full(stage.size), None);
             }
-            stage.part = needed;
-            needed = stage.view.reach(stage.reads());
+            (stage.part, stage.sampled) = (needed, sampled);
+            (needed, sampled) = stage.needs();
         }
         let last = last(view, &mut stages);
         Ok(Plan { decode: needed, stages, last, size, epilogue, order })
@@ -259,8 +261,10 @@ impl Plan<'_> {
             (None, Last::Plain | Last::Resample { .. }) => false,
         };
         if in_place {
-            self.stages
-                .insert(0, Stage { view: ImageView::plain(size), work: StageWork::Gather, size, part: self.decode });
+            self.stages.insert(
+                0,
+                Stage { view: ImageView::plain(size), work: StageWork::Gather, size, part: self.decode, sampled: None },
+            );
         }
     }
 }
@@ -286,6 +290,19 @@ fn last(seen: ImageView, stages: &mut Vec<Stage<'_>>) -> Last {
 }
 
 impl Stage<'_> {
+    /// The pixels of the result that are needed.
+    pub(crate) fn needed(&self) -> Needed {
+        Needed { part: self.part, points: self.sampled }
+    }
+
+    /// The part of the image that the stage reads, and the points of it where it samples.
+    fn needs(&self) -> (Rect, Option<Points>) {
+        let part = self.view.reach(self.reads());
+        let StageWork::Affine(warp) = self.work else { return (part, None) };
+        let points = warp.points(&self.needed()).mapped(self.view.exact.matrix());
+        (points.grown(REACH_PX).within(part), Some(points))
+    }
+
     /// The part of the view that the stage reads.
     fn reads(&self) -> Rect {
         let (part, view) = (self.part, self.view.size);
@@ -338,13 +355,21 @@ impl<'a> StageBuilder<'a> {
     /// Ends the view with a stage. The next operations see the stage's result.
     fn stage(&mut self, work: StageWork<'a>, size: Size) {
         let view = std::mem::replace(&mut self.view, ImageView::plain(size));
-        self.stages.push(Stage { view, work, size, part: Rect::full(size) });
+        self.stages.push(Stage { view, work, size, part: Rect::full(size), sampled: None });
     }
 
     /// Like [`stage`](Self::stage), for a stage that reads an image and not a view.
     fn stage_on_plain(&mut self, work: StageWork<'a>, size: Size) {
         self.write_out();
         self.stage(work, size);
+    }
+
+    /// Adds a stage that samples through an affine map.
+    fn affine(&mut self, warp: AffineWarp, size: Size) {
+        if !self.view.steps.is_empty() || self.view.table.is_some() {
+            self.write_out();
+        }
+        self.stage(StageWork::Affine(warp), size);
     }
 
     /// Writes the view out as an image, unless it is the image itself.
@@ -415,7 +440,7 @@ impl<'a> StageBuilder<'a> {
 
     fn sample(&mut self, sampling: AffineWarp) -> bool {
         if sampling.interpolation != Interpolation::Nearest {
-            self.stage_on_plain(StageWork::Affine(sampling), self.size);
+            self.affine(sampling, self.size);
             return true;
         }
         let fixed = fixed_point(sampling.matrix, self.size).filter(|_| self.view.fits_fixed());
@@ -466,7 +491,7 @@ impl<'a> StageBuilder<'a> {
     fn end_affine(&mut self, size: Size) {
         if let Some(ComposedAffine { matrix, fill }) = self.affine.take() {
             let sampling = AffineWarp { matrix, interpolation: Interpolation::Bilinear, fill };
-            self.stage_on_plain(StageWork::Affine(sampling), size);
+            self.affine(sampling, size);
         }
     }
 }

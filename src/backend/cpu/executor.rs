@@ -7,6 +7,7 @@ use crate::backend::{Decoded, Twice, WorkStats};
 use crate::decode::{DecodeOptions, Decoder, Header, Input, Pixels, PriorKnowledge};
 use crate::error::Result;
 use crate::ops::CpuPass;
+use crate::ops::affine_warp::Seen;
 use crate::ops::byte_table::ByteTable;
 use crate::ops::filter::PassOrder;
 use crate::ops::resize::Resampling;
@@ -255,7 +256,10 @@ impl StageRunner {
                 apply(Some(table), current);
                 return Ok(());
             }
-            StageWork::Affine(sampling) => sampling.make(current, stage.size, part, next),
+            StageWork::Affine(warp) => {
+                let seen = Seen { image: current, exact: stage.view.exact, size: stage.view.size };
+                warp.make_of_view(seen, stage.size, &stage.needed(), next);
+            }
             // A pass leaves its result in the current image itself.
             StageWork::Pass(op, _) => return op.pass(&mut CpuPass { image: current, spare: next, part, order }),
         }

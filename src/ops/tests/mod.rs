@@ -5,10 +5,14 @@ mod catalog;
 mod distribution;
 pub(super) mod reference;
 
-use super::affine_warp::bilinear_plain;
+use super::affine_warp::{Needed, Seen, bilinear_plain};
 use super::rotation::Rotation;
+use super::turn::Exact;
 use super::*;
 use crate::raster::Pixel;
+use crate::{ApplyOptions, DType, Layout, Strategy, apply};
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
 use sha2::{Digest, Sha256};
 
 /// Odd sizes, single rows and columns, and sizes around the steps of loops.
@@ -263,9 +267,90 @@ fn fast_rotation_equals_plain() {
             let sampling = AffineWarp { matrix, interpolation: Interpolation::Bilinear, fill };
             sampling.make(&input, canvas, part, &mut fast);
             plain.reset(canvas);
-            bilinear_plain(&input, matrix, fill, part, &mut plain);
+            let needed = Needed { part, points: None };
+            bilinear_plain(Seen::whole(&input), matrix, fill, &needed, &mut plain);
             assert_equal(&fast, &plain, (degrees, size, expand, fill));
         }
+    }
+}
+
+/// A view is sampled as an image that has its pixels, and only where a next stage samples.
+#[test]
+fn views_are_sampled_as_their_images() {
+    let size = Size::new(61, 47);
+    let input = image(size, 3);
+    let turns = [Turn::Hflip, Turn::Vflip, Turn::Quarter, Turn::Half, Turn::ThreeQuarters];
+    let turned = turns.map(|turn| (turn.map(size), turn.output_size(size)));
+    let crops = [(7, 5, 40, 33), (0, 0, 20, 47), (30, 11, 2, 3)];
+    let crops = crops.map(|(x, y, width, height)| (Exact::translate(x, y), Size::new(width, height)));
+    let both =
+        turned.map(|(exact, size)| (exact.after(Exact::translate(4, 9)), Size::new(size.width - 6, size.height - 11)));
+    for (exact, size) in turned.into_iter().chain(crops).chain(both) {
+        let part = exact.rect(Rect::full(size));
+        let mut image = Image::new(size);
+        for (i, pixel) in image.pixels_mut().iter_mut().enumerate() {
+            let from = exact.rect(Rect { x: i as u32 % size.width, y: i as u32 / size.width, width: 1, height: 1 });
+            *pixel = input.row(from.y)[from.x as usize];
+        }
+        // More than the view is stored, or no more.
+        let held = [input.clone(), part_of(&input, part)];
+        for degrees in [3.0, -6.5, 40.0, 185.0, 271.0] {
+            for fill in [Fill::Color([9, 99, 199]), Fill::EDGE] {
+                let rotation = Rotation::new(size, degrees, true, fill, None);
+                let Rotation::Free { matrix, canvas } = rotation else { panic!("{rotation:?}") };
+                for interpolation in [Interpolation::Bilinear, Interpolation::Bicubic] {
+                    if interpolation == Interpolation::Bicubic && fill == Fill::EDGE {
+                        continue;
+                    }
+                    let warp = AffineWarp { matrix, interpolation, fill };
+                    let (mut whole, mut made) = (Image::default(), Image::default());
+                    warp.make(&image, canvas, Rect::full(canvas), &mut whole);
+                    for held in &held {
+                        let seen = Seen { image: held, exact, size };
+                        warp.make_of_view(seen, canvas, &Needed { part: Rect::full(canvas), points: None }, &mut made);
+                        assert_equal(&made, &whole, (exact, size, degrees, fill, interpolation));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// In a row of operations that sample, each makes only the pixels that the next one reads.
+#[test]
+fn rows_of_rotations_make_all_that_is_read() {
+    let size = Size::new(140, 101);
+    let rgb = image(size, 8).to_rgb();
+    let file = [format!("P6 {} {} 255\n", size.width, size.height).as_bytes(), &rgb].concat();
+    let mut rng = ChaCha8Rng::seed_from_u64(8);
+    for case in 0..120 {
+        let mut ops = Vec::<Op>::new();
+        let fill = if case % 2 == 0 { Fill::EDGE } else { Fill::Color([9, 99, 199]) };
+        for _ in 0..rng.random_range(2..=5) {
+            match rng.random_range(0..8) {
+                0 => ops.push(Hflip.into()),
+                1 => ops.push(Vflip.into()),
+                2 => ops.push(Rotate::new(90.0).expand(true).into()),
+                3 => ops.push(CenterCrop::new(rng.random_range(60..90)).into()),
+                _ => {}
+            }
+            let bicubic = fill != Fill::EDGE && rng.random_bool(0.3);
+            let interpolation = if bicubic { Interpolation::Bicubic } else { Interpolation::Bilinear };
+            let degrees = [5.0, rng.random_range(-180.0..180.0), rng.random_range(-8.0..8.0)][case % 3];
+            let rotate = Rotate::new(degrees).expand(rng.random()).fill(fill).interpolation(interpolation);
+            ops.push(rotate.into());
+        }
+        match case % 4 {
+            0 => ops.push(CenterCrop::new(rng.random_range(1..60)).into()),
+            1 => ops.push(Resize::new(Size::new(40, 30)).into()),
+            2 => ops.extend([CenterCrop::new(50).into(), Resize::new(Size::new(40, 30)).into()]),
+            _ => {}
+        }
+        let [fused, sequential] = [Strategy::Fused, Strategy::Sequential].map(|strategy| {
+            let options = ApplyOptions::default().strategy(strategy).dtype(DType::U8).layout(Layout::Nhwc);
+            apply(&file, &ops, &options).unwrap()
+        });
+        assert!(fused.as_slice::<u8>().unwrap() == sequential.as_slice::<u8>().unwrap(), "{ops:?}");
     }
 }
 
