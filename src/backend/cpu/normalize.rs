@@ -1,61 +1,47 @@
 //! Turns bytes into a batch's elements, in planes or interleaved.
+#![allow(unsafe_code)]
 
 use crate::raster::Pixel;
-use crate::simd::{wide, widest};
+use crate::simd::wide;
+use crate::tensor::DType;
 use half::{bf16, f16};
 
 /// An element type of a batch.
 pub(crate) trait Cast: Copy + Default + PartialEq + Send + Sync + bytemuck::Pod {
-    /// Whether elements are plain bytes, not values between 0 and 1.
-    const BYTES: bool = false;
+    const DTYPE: DType;
 
     /// The nearest element; ties go to even.
     fn from_f32(value: f32) -> Self;
-
-    /// The nearest elements.
-    #[inline(always)]
-    fn convert(values: &[f32], elements: &mut [Self]) {
-        for (element, value) in elements.iter_mut().zip(values) {
-            *element = Self::from_f32(*value);
-        }
-    }
 }
 
 impl Cast for f32 {
-    #[inline(always)]
+    const DTYPE: DType = DType::F32;
+
     fn from_f32(value: f32) -> Self {
         value
     }
 }
 
 impl Cast for f16 {
+    const DTYPE: DType = DType::F16;
+
     fn from_f32(value: f32) -> Self {
         Self::from_f32(value)
-    }
-
-    #[inline(always)]
-    fn convert(values: &[f32], elements: &mut [Self]) {
-        use half::slice::HalfFloatSliceExt;
-        elements.convert_from_f32_slice(values);
     }
 }
 
 impl Cast for bf16 {
-    #[inline(always)]
+    const DTYPE: DType = DType::Bf16;
+
     fn from_f32(value: f32) -> Self {
-        let bits = value.to_bits();
-        // NaN stays NaN. It does not occur here, but rounding could make it infinite.
-        if value.is_nan() {
-            return Self::NAN;
-        }
-        Self::from_bits(((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16)
+        Self::from_f32(value)
     }
 }
 
+/// A plain byte, not a value between 0 and 1.
 impl Cast for u8 {
-    const BYTES: bool = true;
+    const DTYPE: DType = DType::U8;
 
-    #[inline(always)]
     fn from_f32(value: f32) -> Self {
         value.round_ties_even() as u8
     }
@@ -105,7 +91,7 @@ impl<T: Cast> Table<T> {
             normalize.map_or(value, |(mean, std)| (value - mean[channel]) / std[channel])
         };
         let element = |channel: usize, byte: usize| {
-            if T::BYTES { T::from_f32(byte as f32) } else { T::from_f32(exact(byte as u8, channel)) }
+            if T::DTYPE == DType::U8 { T::from_f32(byte as f32) } else { T::from_f32(exact(byte as u8, channel)) }
         };
         let values = std::array::from_fn(|channel| std::array::from_fn(|byte| element(channel, byte)));
         let arithmetic = std::array::from_fn(|channel| {
@@ -119,16 +105,20 @@ impl<T: Cast> Table<T> {
         let quick = crate::simd::has_avx2();
         #[cfg(not(target_arch = "x86_64"))]
         let quick = false;
-        let holds = quick && !T::BYTES && (0..3).zip(arithmetic).all(|(channel, a)| equal(channel, a));
+        let holds = quick && T::DTYPE != DType::U8 && (0..3).zip(arithmetic).all(|(channel, a)| equal(channel, a));
         Self { values, arithmetic: holds.then_some(arithmetic) }
     }
 
     /// Writes the first channels of a row to rows of planes, each as long as the row.
     pub(crate) fn planes<const N: usize>(&self, row: &[Pixel], planes: [&mut [T]; N]) {
-        widest(
-            #[inline(always)]
-            || self.write_planes(row, planes),
-        );
+        for (channel, plane) in planes.into_iter().enumerate() {
+            let plane = &mut plane[..row.len()];
+            let done = self.arithmetic.map_or(0, |arithmetic| compute(row, channel, arithmetic[channel], plane));
+            let values = &self.values[channel];
+            for (element, pixel) in plane[done..].iter_mut().zip(&row[done..]) {
+                *element = values[usize::from(pixel[channel])];
+            }
+        }
     }
 
     /// Writes a row to a row of three interleaved elements a pixel.
@@ -140,34 +130,6 @@ impl<T: Cast> Table<T> {
     }
 
     #[inline(always)]
-    fn write_planes<const N: usize>(&self, row: &[Pixel], planes: [&mut [T]; N]) {
-        for (channel, plane) in planes.into_iter().enumerate() {
-            let plane = &mut plane[..row.len()];
-            let Some(arithmetic) = self.arithmetic else {
-                let values = &self.values[channel];
-                for (element, pixel) in plane.iter_mut().zip(row) {
-                    *element = values[usize::from(pixel[channel])];
-                }
-                continue;
-            };
-            let arithmetic = arithmetic[channel];
-            let mut values = [0.0; STEP];
-            let (steps, rest) = plane.as_chunks_mut::<STEP>();
-            let (pixels, pixels_rest) = row.as_chunks::<STEP>();
-            for (elements, pixels) in steps.iter_mut().zip(pixels) {
-                for i in 0..STEP {
-                    // The compiler vectorizes shifts of whole pixels better than selected bytes.
-                    values[i] = arithmetic.value((u32::from_le_bytes(pixels[i]) >> (8 * channel)) as u8);
-                }
-                T::convert(&values, elements);
-            }
-            for (element, pixel) in rest.iter_mut().zip(pixels_rest) {
-                *element = self.values[channel][usize::from(pixel[channel])];
-            }
-        }
-    }
-
-    #[inline(always)]
     fn write_interleaved(&self, row: &[Pixel], to: &mut [T]) {
         let (to, _) = to.as_chunks_mut::<3>();
         for (elements, pixel) in to[..row.len()].iter_mut().zip(row) {
@@ -176,8 +138,153 @@ impl<T: Cast> Table<T> {
     }
 }
 
-/// Number of elements that are computed at once.
-const STEP: usize = 32;
+/// Computes the elements of a channel, all but the last few of a row. Returns their number.
+#[cfg(target_arch = "x86_64")]
+fn compute<T: Cast>(row: &[Pixel], channel: usize, by: Arithmetic, plane: &mut [T]) -> usize {
+    // SAFETY: the processor has AVX-512, or AVX2, without which arithmetic is not used.
+    unsafe {
+        match (channel, crate::simd::has_avx512()) {
+            (0, true) => x86::compute_512::<T, 0>(row, by, plane),
+            (1, true) => x86::compute_512::<T, 8>(row, by, plane),
+            (_, true) => x86::compute_512::<T, 16>(row, by, plane),
+            (0, false) => x86::compute_256::<T, 0>(row, by, plane),
+            (1, false) => x86::compute_256::<T, 8>(row, by, plane),
+            (_, false) => x86::compute_256::<T, 16>(row, by, plane),
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn compute<T: Cast>(_: &[Pixel], _: usize, _: Arithmetic, _: &mut [T]) -> usize {
+    0
+}
+
+/// [`Arithmetic::value`] in vectors. Compilers vectorize it in some builds and not in others.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Arithmetic, Cast, Pixel};
+    use crate::tensor::DType;
+    use std::arch::x86_64::*;
+
+    /// Number of elements whose computations overlap.
+    const STEP: usize = 32;
+
+    macro_rules! computes {
+        (
+            $name:ident, $features:literal, $floats:ident, $store:ident, $places:ident,
+            $load:ident, $shift:ident, $and:ident, $int:ident, $float:ident, $convert:ident, $mul:ident, $sub:ident,
+            $fma:ident, $fnma:ident
+        ) => {
+            #[target_feature(enable = $features)]
+            pub(super) fn $name<T: Cast, const SHIFT: $places>(
+                row: &[Pixel],
+                by: Arithmetic,
+                plane: &mut [T],
+            ) -> usize {
+                const LANES: usize = size_of::<$floats>() / 4;
+                let divide = |a: $floats, b: $floats, reciprocal: $floats| {
+                    let quotient = $mul(a, reciprocal);
+                    $fma($fnma(b, quotient, a), reciprocal, quotient)
+                };
+                let (most, per_most) = ($float(255.0), $float(1.0 / 255.0));
+                let (mean, std, per_std) = ($float(by.mean), $float(by.std), $float(by.reciprocal));
+                let (steps, _) = plane.as_chunks_mut::<STEP>();
+                for (elements, pixels) in steps.iter_mut().zip(row.as_chunks::<STEP>().0) {
+                    let (elements, pixels) = (elements.as_chunks_mut::<LANES>().0, pixels.as_chunks::<LANES>().0);
+                    for (elements, pixels) in elements.iter_mut().zip(pixels) {
+                        // SAFETY: the pixels are as long as a vector.
+                        let pixels = unsafe { $load(pixels.as_ptr().cast()) };
+                        let bytes = $and($shift::<SHIFT>(pixels), $int(255));
+                        let value = $sub(divide($convert(bytes), most, per_most), mean);
+                        $store(divide(value, std, per_std), elements);
+                    }
+                }
+                STEP * steps.len()
+            }
+        };
+    }
+
+    computes!(
+        compute_512,
+        "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+        __m512,
+        store_512,
+        u32,
+        _mm512_loadu_si512,
+        _mm512_srli_epi32,
+        _mm512_and_si512,
+        _mm512_set1_epi32,
+        _mm512_set1_ps,
+        _mm512_cvtepi32_ps,
+        _mm512_mul_ps,
+        _mm512_sub_ps,
+        _mm512_fmadd_ps,
+        _mm512_fnmadd_ps
+    );
+    computes!(
+        compute_256,
+        "avx2,fma,f16c",
+        __m256,
+        store_256,
+        i32,
+        _mm256_loadu_si256,
+        _mm256_srli_epi32,
+        _mm256_and_si256,
+        _mm256_set1_epi32,
+        _mm256_set1_ps,
+        _mm256_cvtepi32_ps,
+        _mm256_mul_ps,
+        _mm256_sub_ps,
+        _mm256_fmadd_ps,
+        _mm256_fnmadd_ps
+    );
+
+    /// The elements nearest to sixteen values.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+    fn store_512<T: Cast>(values: __m512, to: &mut [T; 16]) {
+        let to = to.as_mut_ptr();
+        // SAFETY: sixteen elements of their type's size have room for the vector.
+        unsafe {
+            match T::DTYPE {
+                DType::F32 => _mm512_storeu_ps(to.cast(), values),
+                DType::F16 => {
+                    _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values));
+                }
+                DType::Bf16 => {
+                    let bits = _mm512_castps_si512(values);
+                    let even = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+                    let bits = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+                    _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(bits)));
+                }
+                DType::U8 => unreachable!("bytes are not computed"),
+            }
+        }
+    }
+
+    /// The elements nearest to eight values.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn store_256<T: Cast>(values: __m256, to: &mut [T; 8]) {
+        let to = to.as_mut_ptr();
+        // SAFETY: eight elements of their type's size have room for the vector.
+        unsafe {
+            match T::DTYPE {
+                DType::F32 => _mm256_storeu_ps(to.cast(), values),
+                DType::F16 => _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values)),
+                DType::Bf16 => {
+                    let bits = _mm256_castps_si256(values);
+                    let even = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+                    let bits = _mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
+                    let bits = _mm256_srli_epi32::<16>(bits);
+                    let [low, high] = [_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits)];
+                    _mm_storeu_si128(to.cast(), _mm_packus_epi32(low, high));
+                }
+                DType::U8 => unreachable!("bytes are not computed"),
+            }
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
