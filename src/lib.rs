@@ -2,12 +2,11 @@
 //!
 //! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [source](source::Source), decodes the parts that are
 //! needed, augments them, and delivers batches in order from worker threads. Operations give the bytes of torchvision
-//! on PIL images; the exceptions are Gaussian blur, elastic and perspective, which are within a stated distance,
-//! AugMix, and 16-bit gray PNGs. Unlike torchvision's `ImageFolder`, a pipeline applies the EXIF orientation, unless
-//! [`Orientation::Ignore`] is set.
+//! on PIL images; exceptions are Gaussian blur, elastic, perspective, AugMix, and 16-bit gray PNGs. Unlike
+//! torchvision's `ImageFolder`, a pipeline applies the EXIF orientation, unless [`Orientation::Ignore`] is set.
 //!
 //! A pipeline runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same
-//! device. The bytes are the same unless nvJPEG decodes ([`JpegDecoder`]). It has run on an H100 and an H200.
+//! device. The bytes are the same unless nvJPEG decodes ([`JpegDecoder`]).
 //!
 //! ```
 //! use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -75,7 +74,6 @@
 //!   [`PipelineBuilder::sampler`] and presets that repeat images, [`LastBatch::Drop`] and [`LastBatch::Pad`],
 //!   [`PipelineBuilder::equal_batches`], [`PipelineBuilder::limit`], [`OnError::Skip`] and [`OnError::Substitute`].
 //! - [`PipelineBuilder::build`] refuses wrong parameters, and from then on memory is bounded: [`Pipeline::memory`].
-//! - Dropping an [`Epoch`] joins its threads.
 //!
 //! # Errors
 //!

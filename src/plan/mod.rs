@@ -1,15 +1,14 @@
 //! Plans: from a sample's operations to the stages that a back end runs.
 //!
-//! A [`Planner`] makes the plan of a recipe, which is a list of stages. All three strategies ([`Strategy`]) give such
-//! plans, so a back end knows neither strategies nor recipes. Each image of a sample has its own recipe and plan. The
-//! smallest rectangle that all plans need is decoded once; then no plan may write to the decoded image.
+//! A [`Planner`] makes the plan of a recipe, which is a list of stages. A back end knows neither strategies nor
+//! recipes. The smallest rectangle that all plans of an image need is decoded once; then no plan may write to the
+//! decoded image.
 //!
 //! Consecutive flips, quarter turns, crops, nearest rotations, and shears and translations by the nearest pixel become
 //! one [`ImageView`]: an exact integer map and a list of steps in 16.16 fixed point, each with its bounds and its fill.
-//! This is exact because Pillow rotates in fixed point. Operations on single bytes become one table of 256 values,
-//! which the view applies as it reads; fill colors go through the later tables. Other operations are stages that read a
-//! view. The epilogue (normalization, conversion, erasing after normalization) is done while rows are written to the
-//! batch.
+//! This is exact because Pillow rotates in fixed point. Operations on single bytes become one table, which the view
+//! applies as it reads. Other operations are stages that read a view. The epilogue (normalization, conversion, erasing
+//! after normalization) is done while rows are written to the batch.
 //!
 //! Some geometry cannot be expressed in fixed point: sides over 32,767 pixels, nearest rotations and crops outside the
 //! image with edge fill, and matrices that Pillow itself computes in doubles. It becomes a stage on the whole image.

@@ -1,8 +1,8 @@
 //! JPEG regions with Pillow's bytes: decodes images, or rectangles of them, at the cost of the rectangle.
 //!
-//! A [`Decoder`] gives the pixels of Pillow (libjpeg-turbo's accurate integer DCT and fancy upsampling), byte for byte,
-//! on every processor. A rectangle has the pixels of the whole image. Outside of it only Huffman codes are walked
-//! through, and only once with [entry points](decode::EntryPointStore).
+//! A [`Decoder`] gives the pixels of Pillow (libjpeg-turbo's accurate integer DCT and fancy upsampling), byte for byte.
+//! A rectangle has the pixels of the whole image. Outside of it only Huffman codes are walked through, and only once
+//! with [entry points](decode::EntryPointStore).
 //!
 //! ```
 //! use warpfeed_image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe};
@@ -29,8 +29,7 @@
 //! | JPEG and PNG files | [`encode`] |
 //! | images in memory, sizes and rectangles | [`raster`] |
 //!
-//! The names that most programs use are in the root as well. Hidden names are for warpfeed alone, and no version number
-//! covers them.
+//! The names that most programs use are in the root as well. Hidden names are for warpfeed alone.
 //!
 //! # Limits
 //!

@@ -4,10 +4,10 @@
 //! complete, it queues the kernels (`kernels`, `batch`).
 //!
 //!
-//! Kernels flag everything unusual, and only the CPU decides whether an image is bad. For this the host waits once in
-//! each batch for one word per image, right after the Huffman kernels. The CPU decodes flagged images into the place of
-//! their pixels before other stages are queued. The Huffman kernels have few threads and run for long. So those of
-//! several batches run at the same time, on as many streams as threads can wait for the words of batches.
+//! Kernels flag everything unusual. The host waits once in each batch for one word per image, right after the Huffman
+//! kernels, and decodes flagged images into the place of their pixels before other stages are queued. The Huffman
+//! kernels have few threads and run for long. So those of several batches run at the same time, on streams of their
+//! own.
 //!
 //! If the places of an image's MCUs are known, from an earlier epoch or from the CPU, only the part's MCUs are decoded.
 //! Otherwise the places are learned (`learning`): one copy per batch brings them back, and they are stored when the
