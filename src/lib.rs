@@ -65,21 +65,21 @@
 //!
 //! # What is promised
 //!
-//! - A sample's pixels depend on the source, the operations, the seed, the epoch and the sample's index. They do not
-//!   depend on threads, batch size, prefetch, ranks or the machine, and a seed keeps its meaning in later versions.
-//!   Exceptions: mixed pixels ([`PipelineBuilder::mix`]) depend on the batch, pixels of a stream on the window and the
-//!   rank, and pixels that nvJPEG decodes on the card and its driver.
+//! - A sample's pixels depend on the source, the operations, the seed, the epoch and the sample's index, not on
+//!   threads, batch size, prefetch, ranks or the machine, and a seed keeps its meaning in later versions. Exceptions:
+//!   mixed pixels ([`PipelineBuilder::mix`]) depend on the batch, those of a stream on window and rank, those that
+//!   nvJPEG decodes on card and driver.
 //! - [`Strategy::Fused`] gives the bytes of [`Strategy::Sequential`].
-//! - Each epoch delivers every sample exactly once across all ranks, unless the pipeline asks for something else:
-//!   [`PipelineBuilder::sampler`] and presets that repeat images, [`LastBatch::Drop`] and [`LastBatch::Pad`],
-//!   [`PipelineBuilder::equal_batches`], [`PipelineBuilder::limit`], [`OnError::Skip`] and [`OnError::Substitute`].
+//! - Each epoch delivers every sample exactly once across all ranks, except with [`PipelineBuilder::sampler`], presets
+//!   that repeat images, [`LastBatch::Drop`] and [`LastBatch::Pad`], [`PipelineBuilder::equal_batches`],
+//!   [`PipelineBuilder::limit`], [`OnError::Skip`] and [`OnError::Substitute`].
 //! - [`PipelineBuilder::build`] refuses wrong parameters, and from then on memory is bounded: [`Pipeline::memory`].
 //!
 //! # Errors
 //!
-//! The variants of [`Error`] are split by who is at fault. [`image::Error`], of functions that only concern an image,
-//! converts to it. An error of a sample carries its index and name. The policy [`OnError`] decides what happens to a
-//! bad sample ([`Error::is_bad_sample`]). A panic in a source or an operation becomes [`Error::Panic`].
+//! The variants of [`Error`] are split by who is at fault. [`image::Error`] converts to it. The policy [`OnError`]
+//! decides what happens to a bad sample ([`Error::is_bad_sample`]). A panic in a source or an operation becomes
+//! [`Error::Panic`].
 //!
 //! # Features
 //!

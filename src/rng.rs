@@ -1,4 +1,4 @@
-//! Random numbers. All of them come from here, and they are the same in every version.
+//! All random numbers, the same in every version.
 //!
 //! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's
 //! paper). The key has 32 bytes, and all numbers in it are little endian:
@@ -21,8 +21,8 @@
 //! name, over its kind, `#`, and its number among the nameless ones of its kind, as 32 bits. Another sample in a recipe
 //! draws from a generator whose key is 32 bytes of the keystream ([`SampleRng::fork`]).
 //!
-//! The generator comes from a crate, but only the methods below make numbers from the keystream, so that no release of
-//! a crate changes the meaning of a seed. The tests pin both.
+//! Only the methods below make numbers from the crate's keystream, so that no release of a crate changes the meaning of
+//! a seed.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{Rng, SeedableRng, TryRng};

@@ -1,5 +1,5 @@
 //! NVIDIA's JPEG decoder for GPUs, nvJPEG, loaded at run time ([`Library::load`]). A program builds and starts without
-//! nvJPEG, CUDA toolkit and driver. The other types are nvJPEG's objects. [`sys`] has the raw bindings.
+//! nvJPEG, CUDA toolkit and driver. [`sys`] has the raw bindings.
 //!
 //! ```no_run
 //! use nvjpeg::{

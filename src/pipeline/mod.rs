@@ -11,11 +11,9 @@
 //!
 //! All ranks share one order (`order`, `sampler`), and rank r of w takes its positions r, r + w, and so on. With `Skip`
 //! a batch keeps its positions and is shorter: filled from the next batch, it would depend on which images are bad. A
-//! state's position counts positions of the partition's order, so skipped samples, substitutes and another batch size
-//! need no special treatment.
+//! state's position counts positions of the partition's order.
 //!
-//! All views share one normalization, because kernels write a batch through one table. With one channel, the grayscale
-//! operation is put before normalization, so `apply` replays it.
+//! All views share one normalization, because kernels write a batch through one table.
 
 mod assembly;
 mod batch;

@@ -7,15 +7,15 @@
 //! Consecutive flips, quarter turns, crops, nearest rotations, and shears and translations by the nearest pixel become
 //! one [`ImageView`]: an exact integer map and a list of steps in 16.16 fixed point, each with its bounds and its fill.
 //! This is exact because Pillow rotates in fixed point. Operations on single bytes become one table, which the view
-//! applies as it reads. Other operations are stages that read a view. The epilogue (normalization, conversion, erasing
-//! after normalization) is done while rows are written to the batch.
+//! applies as it reads. Other operations are stages. The epilogue (normalization, conversion, erasing after
+//! normalization) is done while rows are written to the batch.
 //!
 //! Some geometry cannot be expressed in fixed point: sides over 32,767 pixels, nearest rotations and crops outside the
 //! image with edge fill, and matrices that Pillow itself computes in doubles. It becomes a stage on the whole image.
 //!
-//! A pass from the output backwards determines which part of each stage's result is read, down to the rectangle of the
-//! encoded image that must be decoded. Each step has two bounds, and the tighter one counts: the box of the step, which
-//! grows with every turn, and the corners followed through all steps, with a margin for rounding.
+//! A pass from the output backwards determines which part of each stage's result is read, down to the rectangle that
+//! must be decoded. Of two bounds the tighter one counts: the box of the step, which grows with every turn, and the
+//! corners followed through all steps, with a margin for rounding.
 
 pub(crate) mod view;
 

@@ -33,9 +33,9 @@
 //!
 //! # Limits
 //!
-//! [`check_pixels`] compares a header with a limit before anything is allocated. A decoder allocates memory for the
-//! rectangle, and for progressive JPEGs, PNGs and WebPs for the whole image. If the system refuses memory, or an image
-//! is damaged, there is an [`Error`]; nothing panics.
+//! [`check_pixels`] compares a header with a limit. A decoder allocates memory for the rectangle, and for progressive
+//! JPEGs, PNGs and WebPs for the whole image. If the system refuses memory, or an image is damaged, there is an
+//! [`Error`]; nothing panics.
 //!
 //! # Features and environment
 //!

@@ -10,15 +10,14 @@
 //! with noise, and all after it, are launches of their own. A recipe with a custom operation runs on the CPU, and the
 //! device only normalizes the result.
 //!
-//! An in-flight batch has an `arena` with a share of the pipeline's budget (`limits`). No batch waits for the memory of
-//! another, because all could end up waiting.
+//! An in-flight batch has an `arena` with a share of the pipeline's budget (`limits`), so no batch waits for the memory
+//! of another.
 //!
 //! # Synchronization
 //!
-//! Events order the upload, nvJPEG's streams and the launches. A batch's buffer remembers the streams that were made to
-//! wait for it (`CudaBuffer::on_stream`). When it is dropped, an event is recorded on each, and the next use of the
-//! buffer waits for these events on the device. DLPack's deleter records an event on the consumer's stream, or else on
-//! the legacy default stream.
+//! A batch's buffer remembers the streams that were made to wait for it (`CudaBuffer::on_stream`). When it is dropped,
+//! an event is recorded on each, and the next use of the buffer waits for these events on the device. DLPack's deleter
+//! records an event on the consumer's stream, or else on the legacy default stream.
 //!
 //! The host waits for the last use of an in-flight batch before its memory is written again. Only pinned batches of the
 //! CPU (`tensor::host`) wait for the whole context, which ends a trainer's captures.
@@ -30,7 +29,7 @@
 //! and alone decides whether it is bad. A file without its end marker always goes to the CPU.
 //!
 //! The hardware decoder's failures are known only when the batch is complete. So it never gets a substitute for a bad
-//! sample, whose choice must not depend on them, and each worker parses the whole image for it.
+//! sample, and each worker parses the whole image for it.
 
 mod arena;
 mod batches;

@@ -2,9 +2,8 @@
 //!
 //! There are no locks, because two processes that make one shard write the same bytes. Each makes its own part, and
 //! then, in a random order, the shards without a record. The manifest is written on the condition that it is unchanged,
-//! so no run undoes the work of another, and runs with other options do not mix. An upload that fails is complete if an
-//! object of its length exists: the answer may have been lost, or another process was faster, whose last request at
-//! Azure's store drops the parts of others.
+//! so no run undoes the work of another. An upload that fails is complete if an object of its length exists: the answer
+//! may have been lost, or another process was faster.
 
 mod upload;
 

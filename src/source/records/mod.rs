@@ -6,8 +6,7 @@
 //! position, because a mapped file that is truncated raises SIGBUS.
 //!
 //! [`RecordShards`] reads remote shards at random over another reader by position. Its window grows to 1 MiB where less
-//! than 32 kB lie between headers, because a request's delay costs as much as reading 32 kB. A sample is one range of
-//! exactly its own bytes, because aligned blocks would fetch many times as much.
+//! than 32 kB lie between headers, because a request's delay costs as much as reading 32 kB.
 
 pub(crate) mod bytes;
 pub(crate) mod entry;

@@ -1,4 +1,4 @@
-//! Comparing sets of rounds: whether two cases differ, by how much, and how many rounds can tell.
+//! Whether two cases differ, by how much, and how many rounds can tell.
 //!
 //! The exact Mann-Whitney test (Wilcoxon's rank sum) compares two cases, without assuming a distribution of times.
 //!

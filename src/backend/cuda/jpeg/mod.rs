@@ -9,9 +9,9 @@
 //! kernels have few threads and run for long. So those of several batches run at the same time, on streams of their
 //! own.
 //!
-//! If the places of an image's MCUs are known, from an earlier epoch or from the CPU, only the part's MCUs are decoded.
-//! Otherwise the places are learned (`learning`): one copy per batch brings them back, and they are stored when the
-//! batch's memory is used again, or at the end of the epoch.
+//! If the places of an image's MCUs are known, only the part's MCUs are decoded. Otherwise they are learned
+//! (`learning`): one copy per batch brings them back, and they are stored when the batch's memory is used again, or at
+//! the end of the epoch.
 
 mod batch;
 mod decoder;
