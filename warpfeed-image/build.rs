@@ -4,7 +4,9 @@ use std::env;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    for file in ["src/decode/jpeg.c", "src/decode/huffman.h", "src/decode/idct.h", "src/encode.c"] {
+    for file in
+        ["src/decode/jpeg.c", "src/decode/huffman.h", "src/decode/progressive.h", "src/decode/idct.h", "src/encode.c"]
+    {
         println!("cargo::rerun-if-changed={file}");
     }
     let include = env::var_os("DEP_JPEG_INCLUDE").expect("mozjpeg-sys exports its include folders");

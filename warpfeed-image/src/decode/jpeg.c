@@ -46,6 +46,7 @@ typedef int32_t (*wf_decode_row)(void *context, uint32_t row, uint32_t first_col
 #include "idct.h"
 #if defined(__GNUC__) || defined(__clang__)
 #include "huffman.h"
+#include "progressive.h"
 #define OWN_HUFFMAN 1
 #else
 #define OWN_HUFFMAN 0
@@ -59,7 +60,7 @@ enum {
   WF_HEADER = 3,      /* the header ends early or is not the one that was probed */
   WF_NO_MEMORY = 4,
   WF_UNPREPARED = 5,  /* entry points were given, but do not suffice for the needed part */
-  WF_FILLED = 6       /* the data contain fill bytes, so libjpeg's own entropy decoder (`plain`) must read them */
+  WF_UNUSUAL = 6      /* the data are such that libjpeg's own entropy decoder (`plain`) must read them */
 };
 
 enum {
@@ -106,6 +107,8 @@ typedef struct {
   char message[JMSG_LENGTH_MAX];
 #if OWN_HUFFMAN
   huffman_decoder huffman;
+  int has_own_scans; /* `progressive` decodes the image's scans */
+  progressive_decoder progressive;
 #endif
 } wf_decoder;
 
@@ -115,6 +118,7 @@ const char *wf_jpeg_decoder_message(const wf_decoder *self);
 int wf_jpeg_decode(wf_decoder *self, const wf_job *job);
 uint32_t wf_jpeg_learned(const wf_decoder *self);
 int wf_jpeg_warned(const wf_decoder *self);
+int wf_jpeg_has_own_scans(const wf_decoder *self);
 int wf_jpeg_simd(void);
 void wf_jpeg_inks_to_rgb(uint8_t *row, uint32_t width);
 
@@ -151,12 +155,37 @@ static void on_message(j_common_ptr cinfo, int level) {
   }
 }
 
+#if OWN_HUFFMAN
+static progressive_decoder *progressive_of(j_decompress_ptr cinfo) {
+  wf_decoder *self = cinfo->client_data;
+  return &self->progressive;
+}
+
+static void progressive_give_up(j_decompress_ptr cinfo) { fail(cinfo->client_data, WF_UNUSUAL); }
+
+static void start_own_scans(wf_decoder *self) {
+  const wf_job *job = self->job;
+  const JDIMENSION scale = job->scale_denom;
+  /* Upsampling reads neighbors of the rectangle's samples, and windows begin at whole MCUs (`choose_window`). */
+  const JDIMENSION across = 2 * DCTSIZE * (JDIMENSION)self->cinfo.max_h_samp_factor;
+  const JDIMENSION down = 2 * DCTSIZE * (JDIMENSION)self->cinfo.max_v_samp_factor;
+  const JDIMENSION left = job->x * scale, top = job->y * scale;
+  progressive_start(&self->cinfo, left > across ? left - across : 0, top > down ? top - down : 0,
+                    left + job->width * scale + across, top + job->height * scale + down);
+}
+#endif
+
 static void on_progress(j_common_ptr cinfo) {
   wf_decoder *self = cinfo->client_data;
   if (self->cinfo.input_scan_number > SCANS_MAX) {
     snprintf(self->message, sizeof self->message, "more than %d scans", (int)SCANS_MAX);
     fail(self, WF_FAILED);
   }
+#if OWN_HUFFMAN
+  /* libjpeg has prepared the first scan, and reads it next. */
+  if (self->has_own_scans && !self->progressive.start_pass)
+    start_own_scans(self);
+#endif
 }
 
 /* ---- the bytes ---- */
@@ -286,7 +315,7 @@ static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
   if (self->huffman.unprepared)
     fail(self, WF_UNPREPARED);
   if (self->huffman.filled)
-    fail(self, WF_FILLED);
+    fail(self, WF_UNUSUAL);
   return decoded;
 }
 #endif
@@ -377,6 +406,10 @@ static int decode(wf_decoder *self, const wf_job *job) {
   cinfo->scale_denom = job->scale_denom;
 
   self->started = 1;
+#if OWN_HUFFMAN
+  self->has_own_scans = !job->plain && cinfo->progressive_mode && !cinfo->arith_code;
+  self->progressive.start_pass = NULL;
+#endif
   if (!jpeg_start_decompress(cinfo))
     return WF_MISSING;
   if (self->strict && self->ran_dry && jpeg_has_multiple_scans(cinfo)) {
@@ -384,6 +417,8 @@ static int decode(wf_decoder *self, const wf_job *job) {
     return WF_MISSING;
   }
 #if OWN_HUFFMAN
+  if (self->has_own_scans && is_smoothed(cinfo))
+    return WF_UNUSUAL; /* smoothing reads blocks that were not kept */
   if (!job->plain && !cinfo->progressive_mode && !cinfo->arith_code && !jpeg_has_multiple_scans(cinfo)) {
     self->huffman.bytes = job->bytes;
     self->huffman.len_bytes = job->len_bytes;
@@ -509,6 +544,15 @@ uint32_t wf_jpeg_learned(const wf_decoder *self) {
 
 /* Whether libjpeg has warned of the last image. */
 int wf_jpeg_warned(const wf_decoder *self) { return self->errors.num_warnings != 0; }
+
+/* Whether the last image's scans were not decoded by libjpeg's own entropy decoder. */
+int wf_jpeg_has_own_scans(const wf_decoder *self) {
+#if OWN_HUFFMAN
+  return self->has_own_scans;
+#else
+  return 0;
+#endif
+}
 
 /* Whether libjpeg was built with its assembler routines. */
 int wf_jpeg_simd(void) {

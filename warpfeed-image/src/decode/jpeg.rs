@@ -151,7 +151,7 @@ const MISSING: c_int = 2;
 const HEADER: c_int = 3;
 const NO_MEMORY: c_int = 4;
 const UNPREPARED: c_int = 5;
-const FILLED: c_int = 6;
+const UNUSUAL: c_int = 6;
 
 unsafe extern "C" {
     fn wf_jpeg_decoder_new() -> *mut LibjpegHandle;
@@ -160,6 +160,8 @@ unsafe extern "C" {
     fn wf_jpeg_decode(handle: *mut LibjpegHandle, job: *const DecodeJob) -> c_int;
     fn wf_jpeg_learned(handle: *const LibjpegHandle) -> u32;
     fn wf_jpeg_warned(handle: *const LibjpegHandle) -> c_int;
+    #[cfg(test)]
+    fn wf_jpeg_has_own_scans(handle: *const LibjpegHandle) -> c_int;
     fn wf_jpeg_simd() -> c_int;
 }
 
@@ -280,7 +282,7 @@ impl JpegDecoder {
             knew = PriorKnowledge::Nothing;
             status = self.call(&task, &found, out);
         }
-        if status == FILLED {
+        if status == UNUSUAL {
             if let (EntryPointUse::New { key, grid, .. }, Some(store)) = (found, options.entry_points) {
                 store.put(key, header, &grid, (&[], grid.step()), true);
             }
@@ -438,7 +440,7 @@ impl JpegDecoder {
             let status = wf_jpeg_decode(self.handle.as_ptr(), &raw const job);
             (status, wf_jpeg_learned(self.handle.as_ptr()) as usize)
         };
-        if status == FILLED {
+        if status == UNUSUAL {
             points.clear();
         } else if status == OK && learned == self.learned.len() {
             std::mem::swap(points, &mut self.learned);
@@ -727,6 +729,78 @@ mod tests {
             }
         }
         assert!(decoded > 2000 && refused > 500, "{decoded} decoded, {refused} refused");
+    }
+
+    /// Sound data, parts and reduced sizes of them, and all kinds of damage: pixels and errors are libjpeg's.
+    #[test]
+    fn progressive_data_decode_as_libjpeg_decodes_them() {
+        let mut plain = JpegDecoder::new().unwrap();
+        plain.plain = true;
+        let mut fast = JpegDecoder::new().unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(12);
+        let (mut own, mut sound, mut decoded, mut refused) = (0, 0, 0, 0);
+        for case in 0..90 {
+            let mut source = Image::new(Size::new(rng.random_range(1..150), rng.random_range(1..150)));
+            let noise = [255, 40, 2][case % 3];
+            for (i, pixel) in source.pixels_mut().iter_mut().enumerate() {
+                *pixel = [i / 9, i / 70, i / 30, 0].map(|v| (v as u8).wrapping_add(rng.random_range(0..=noise)));
+            }
+            let options = JpegOptions {
+                quality: [5, 60, 92, 100][case % 4],
+                sampling: [ChromaSampling::S444, ChromaSampling::S420, ChromaSampling::S440][case / 2 % 3],
+                progressive: true,
+                restart_interval_rows: (case / 3 % 3) as u16,
+                color: [JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk][case / 5 % 3],
+                ..JpegOptions::default()
+            };
+            let jpeg = encode_jpeg(&source, &options).unwrap();
+            for round in 0..40 {
+                let mut bytes = jpeg.clone();
+                for _ in 0..(round - 10i32).clamp(0, 3) {
+                    let at = rng.random_range(if round % 10 == 9 { 2 } else { bytes.len() / 4 }..bytes.len());
+                    match round % 4 {
+                        0 => drop(bytes.splice(at..at, [0xFF; 2])),
+                        1 => drop(bytes.splice(at..at, [0xFF, 0xD0 + at as u8 % 10])),
+                        2 => drop(bytes.drain(at..(at + 3).min(bytes.len()))),
+                        _ => bytes[at] = rng.random(),
+                    }
+                }
+                if round > 30 {
+                    bytes.truncate(rng.random_range(bytes.len() / 4..bytes.len()));
+                }
+                let Ok(mut header) = probe(&bytes) else { continue };
+                if header.size.area_px() > 1 << 20 {
+                    continue;
+                }
+                if round % 5 == 4 {
+                    let denom = [2, 4, 8][round as usize / 5 % 3];
+                    header.draft(Size::new(header.size.width / denom, header.size.height / denom));
+                }
+                let (x, y) = (rng.random_range(0..header.size.width), rng.random_range(0..header.size.height));
+                let (width, height) = (header.size.width - x, header.size.height - y);
+                let part = match round % 3 {
+                    0 => Rect::full(header.size),
+                    _ => Rect { x, y, width: rng.random_range(1..=width), height: rng.random_range(1..=height) },
+                };
+                for accept_truncated in [false, true] {
+                    let how = DecodeOptions { accept_truncated, ..DecodeOptions::default() };
+                    let [want, got] = [&mut plain, &mut fast].map(|decoder| {
+                        let mut out = Image::default();
+                        let decoded = decoder.decode(&bytes, &header, part, how, &mut out);
+                        decoded.map(|_| out.pixels().to_vec()).map_err(|error| error.to_string())
+                    });
+                    assert!(want == got, "{options:?}, round {round}, {part:?}: {:?} for {:?}", got.err(), want.err());
+                    // SAFETY: the handle is alive, and only this thread uses it.
+                    let is_own = unsafe { wf_jpeg_has_own_scans(fast.handle.as_ptr()) } != 0;
+                    sound += u32::from(round <= 10);
+                    own += u32::from(round <= 10 && is_own);
+                    decoded += u32::from(got.is_ok());
+                    refused += u32::from(got.is_err());
+                }
+            }
+        }
+        assert!(own == sound, "{own} of {sound} sound images by our own decoder");
+        assert!(decoded > 3000 && refused > 500, "{decoded} decoded, {refused} refused");
     }
 
     /// All builds have the assembler's arithmetic, like Pillow: also those without assembler and those for ARM.
