@@ -12,9 +12,8 @@
 //! | 24-27 | `warp` XOR repetition of the view |
 //! | 28-31 | `feed` XOR number of the view |
 //!
-//! The nonce is the sample's index (0 for a draw that belongs to no sample). The block counter starts at
-//! `region << 32`, where the region is the operation's position in the pipeline. So one more draw in one operation does
-//! not change the numbers of the others.
+//! The nonce is the sample's index (0 without a sample). The block counter starts at `region << 32`, where the region
+//! is the operation's position in the pipeline.
 //!
 //! If a transform of a list has a name ([`Transform::named`](crate::ops::Transform::named)), each of the list has its
 //! own key, and regions begin at 0. The hash is FNV-1a of 64 bits over `=` and the name, or, for a transform without a

@@ -5,10 +5,10 @@
 //! driver is in a `Scoped`, which frees it in its own context or not at all.
 //!
 //! cudarc's slices remember only their last reader, so the owners of memory here order its users by their own events.
-//! While a stream captures a graph, no event can be recorded on it, and the buffer is put aside (`buffer`).
+//! While a stream captures a graph, events cannot be recorded on it, and the buffer is put aside (`buffer`).
 //!
 //! The oldest supported driver is that of CUDA 12.0. cudarc panics at a function that the driver lacks, so only
-//! functions are called that have the same name in all bindings from 12.0 on; `cuEventElapsedTime` is looked up here.
+//! functions are called that have the same name in all bindings from 12.0 on.
 
 mod buffer;
 pub(crate) mod driver;

@@ -5,7 +5,7 @@
 //!
 //! candle's CPU tensors are vectors of exactly the element's type, and do not report when the last tensor is dropped.
 //! So the pipeline's buffers are such vectors, a cache line longer so that the batch can begin on one. candle gets the
-//! vector, and the pool makes a new one. A pinned buffer shares its pages with nothing else.
+//! vector, and the pool makes a new one.
 
 mod block;
 #[cfg(feature = "candle")]

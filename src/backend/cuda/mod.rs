@@ -25,8 +25,8 @@
 //! # Decoders
 //!
 //! `route` chooses between the crate's own decoder (`jpeg`), nvJPEG (`nvjpeg`, `hardware`) and the CPU. With nvJPEG the
-//! header alone chooses, so that a run repeats itself on the same card. If nvJPEG refuses an image, the CPU decodes it
-//! and alone decides whether it is bad. A file without its end marker always goes to the CPU.
+//! header alone chooses, so that a run repeats itself on the same card. A file without its end marker always goes to
+//! the CPU.
 //!
 //! The hardware decoder's failures are known only when the batch is complete. So it never gets a substitute for a bad
 //! sample, and each worker parses the whole image for it.
