@@ -1,9 +1,9 @@
 //! A data loader for training on images: decoding, augmentation and batching for Rust trainers.
 //!
-//! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [source](source::Source), decodes the parts that are
-//! needed, augments them, and delivers batches in order from worker threads. Operations give the bytes of torchvision
-//! on PIL images; exceptions are Gaussian blur, elastic, perspective, AugMix, and 16-bit gray PNGs. Unlike
-//! torchvision's `ImageFolder`, a pipeline applies the EXIF orientation, unless [`Orientation::Ignore`] is set.
+//! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [source](source::Source), decodes the needed parts,
+//! augments them, and delivers batches in order. Operations give the bytes of torchvision on PIL images; exceptions are
+//! Gaussian blur, elastic, perspective, AugMix, and 16-bit gray PNGs. Unlike torchvision's `ImageFolder`, a pipeline
+//! applies the EXIF orientation, unless [`Orientation::Ignore`] is set.
 //!
 //! A pipeline runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same
 //! device. The bytes are the same unless nvJPEG decodes ([`JpegDecoder`]).

@@ -1,6 +1,6 @@
 //! Distribution of an epoch's positions: a worker takes the next position under the lock, works without the lock, and
-//! writes the result to the sample's own place in the batch. The consumer takes batches in order. At most `prefetch`
-//! batches are being filled or ready, so workers wait for a slow consumer.
+//! writes the result to the sample's own place in the batch. At most `prefetch` batches are being filled or ready, so
+//! workers wait for a slow consumer.
 
 use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;

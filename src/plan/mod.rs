@@ -5,13 +5,13 @@
 //! decoded image.
 //!
 //! Consecutive flips, quarter turns, crops, nearest rotations, and shears and translations by the nearest pixel become
-//! one [`ImageView`]: an exact integer map and a list of steps in 16.16 fixed point, each with its bounds and its fill.
-//! This is exact because Pillow rotates in fixed point. Operations on single bytes become one table, which the view
-//! applies as it reads. Other operations are stages. The epilogue (normalization, conversion, erasing after
-//! normalization) is done while rows are written to the batch.
+//! one [`ImageView`]: an exact integer map and a list of steps in 16.16 fixed point, as in Pillow, each with its bounds
+//! and its fill. Operations on single bytes become one table, which the view applies as it reads. Other operations are
+//! stages. The epilogue (normalization, conversion, erasing after normalization) is done while rows are written to the
+//! batch.
 //!
-//! Some geometry cannot be expressed in fixed point: sides over 32,767 pixels, nearest rotations and crops outside the
-//! image with edge fill, and matrices that Pillow itself computes in doubles. It becomes a stage on the whole image.
+//! Geometry that cannot be expressed in fixed point (sides over 32,767 pixels, edge fill, and matrices that Pillow
+//! itself computes in doubles) becomes a stage on the whole image.
 //!
 //! A pass from the output backwards determines which part of each stage's result is read, down to the rectangle that
 //! must be decoded. Of two bounds the tighter one counts: the box of the step, which grows with every turn, and the

@@ -39,8 +39,7 @@
 //!
 //! # Features and environment
 //!
-//! `webp` (default) decodes WebP images. The environment variable `WARPFEED_SIMD` (`none`, `avx2`, `avx512`) limits the
-//! vector instructions; the pixels are the same.
+//! `webp` (default) decodes WebP images. `WARPFEED_SIMD` (`none`, `avx2`, `avx512`) limits the vector instructions.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,5 +1,5 @@
 //! The GPU path on the oldest supported driver, of CUDA 12.0, in a process of its own. With `--package cuda-sim-nvjpeg`
-//! alone the bindings are the newest, otherwise those of CUDA 12.0.
+//! alone the bindings are the newest.
 
 #![cfg(target_os = "linux")]
 

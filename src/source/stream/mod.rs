@@ -5,8 +5,8 @@
 //! order of delivery, counted over all ranks in turn. Damage is a bad sample, and the rest of its shard is lost.
 //!
 //! The state of a shuffled stream holds the shard and byte to continue from, the place of each sample of the window,
-//! the number of samples received, and the versions of these shards. It is taken once for each in-flight batch. On
-//! resuming, only the window is read again; replaying the draws would need the size of every earlier image.
+//! the number of samples received, and the versions of these shards. On resuming, only the window is read again;
+//! replaying the draws would need the size of every earlier image.
 //!
 //! One thread of tokio, which object_store needs, fetches remote shards (`remote`). Callers never block on that
 //! runtime, so they may be inside or outside of any other.

@@ -6,8 +6,7 @@
 //!
 //! Kernels flag everything unusual. The host waits once in each batch for one word per image, right after the Huffman
 //! kernels, and decodes flagged images into the place of their pixels before other stages are queued. The Huffman
-//! kernels have few threads and run for long. So those of several batches run at the same time, on streams of their
-//! own.
+//! kernels have few threads and run for long, so those of several batches run at the same time.
 //!
 //! If the places of an image's MCUs are known, only the part's MCUs are decoded. Otherwise they are learned
 //! (`learning`): one copy per batch brings them back, and they are stored when the batch's memory is used again, or at
