@@ -1,13 +1,12 @@
 //! A data loader for training on images: decoding, augmentation and batching for Rust trainers.
 //!
-//! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [source](source::Source), decodes the parts that are
-//! needed, augments them, and delivers batches in order from worker threads. Operations give the bytes of torchvision
-//! on PIL images; the exceptions are Gaussian blur, elastic and perspective, which are within a stated distance,
-//! AugMix, and 16-bit gray PNGs. Unlike torchvision's `ImageFolder`, a pipeline applies the EXIF orientation, unless
-//! [`Orientation::Ignore`] is set.
+//! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [source](source::Source), decodes the needed parts,
+//! augments them, and delivers batches in order. Operations give the bytes of torchvision on PIL images; exceptions are
+//! Gaussian blur, elastic, perspective, AugMix, and 16-bit gray PNGs. Unlike torchvision's `ImageFolder`, a pipeline
+//! applies the EXIF orientation, unless [`Orientation::Ignore`] is set.
 //!
 //! A pipeline runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same
-//! device. The bytes are the same unless nvJPEG decodes ([`JpegDecoder`]). It has run on an H100 and an H200.
+//! device. The bytes are the same unless nvJPEG decodes ([`JpegDecoder`]).
 //!
 //! ```
 //! use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -66,22 +65,21 @@
 //!
 //! # What is promised
 //!
-//! - A sample's pixels depend on the source, the operations, the seed, the epoch and the sample's index. They do not
-//!   depend on threads, batch size, prefetch, ranks or the machine, and a seed keeps its meaning in later versions.
-//!   Exceptions: mixed pixels ([`PipelineBuilder::mix`]) depend on the batch, pixels of a stream on the window and the
-//!   rank, and pixels that nvJPEG decodes on the card and its driver.
+//! - A sample's pixels depend on the source, the operations, the seed, the epoch and the sample's index, not on
+//!   threads, batch size, prefetch, ranks or the machine, and a seed keeps its meaning in later versions. Exceptions:
+//!   mixed pixels ([`PipelineBuilder::mix`]) depend on the batch, those of a stream on window and rank, those that
+//!   nvJPEG decodes on card and driver.
 //! - [`Strategy::Fused`] gives the bytes of [`Strategy::Sequential`].
-//! - Each epoch delivers every sample exactly once across all ranks, unless the pipeline asks for something else:
-//!   [`PipelineBuilder::sampler`] and presets that repeat images, [`LastBatch::Drop`] and [`LastBatch::Pad`],
-//!   [`PipelineBuilder::equal_batches`], [`PipelineBuilder::limit`], [`OnError::Skip`] and [`OnError::Substitute`].
+//! - Each epoch delivers every sample exactly once across all ranks, except with [`PipelineBuilder::sampler`], presets
+//!   that repeat images, [`LastBatch::Drop`] and [`LastBatch::Pad`], [`PipelineBuilder::equal_batches`],
+//!   [`PipelineBuilder::limit`], [`OnError::Skip`] and [`OnError::Substitute`].
 //! - [`PipelineBuilder::build`] refuses wrong parameters, and from then on memory is bounded: [`Pipeline::memory`].
-//! - Dropping an [`Epoch`] joins its threads.
 //!
 //! # Errors
 //!
-//! The variants of [`Error`] are split by who is at fault. [`image::Error`], of functions that only concern an image,
-//! converts to it. An error of a sample carries its index and name. The policy [`OnError`] decides what happens to a
-//! bad sample ([`Error::is_bad_sample`]). A panic in a source or an operation becomes [`Error::Panic`].
+//! The variants of [`Error`] are split by who is at fault. [`image::Error`] converts to it. The policy [`OnError`]
+//! decides what happens to a bad sample ([`Error::is_bad_sample`]). A panic in a source or an operation becomes
+//! [`Error::Panic`].
 //!
 //! # Features
 //!

@@ -1,4 +1,4 @@
-//! Random numbers. All of them come from here, and they are the same in every version.
+//! All random numbers, the same in every version.
 //!
 //! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's
 //! paper). The key has 32 bytes, and all numbers in it are little endian:
@@ -12,17 +12,16 @@
 //! | 24-27 | `warp` XOR repetition of the view |
 //! | 28-31 | `feed` XOR number of the view |
 //!
-//! The nonce is the sample's index (0 for a draw that belongs to no sample). The block counter starts at
-//! `region << 32`, where the region is the operation's position in the pipeline. So one more draw in one operation does
-//! not change the numbers of the others.
+//! The nonce is the sample's index (0 without a sample). The block counter starts at `region << 32`, where the region
+//! is the operation's position in the pipeline.
 //!
 //! If a transform of a list has a name ([`Transform::named`](crate::ops::Transform::named)), each of the list has its
 //! own key, and regions begin at 0. The hash is FNV-1a of 64 bits over `=` and the name, or, for a transform without a
 //! name, over its kind, `#`, and its number among the nameless ones of its kind, as 32 bits. Another sample in a recipe
 //! draws from a generator whose key is 32 bytes of the keystream ([`SampleRng::fork`]).
 //!
-//! The generator comes from a crate, but only the methods below make numbers from the keystream, so that no release of
-//! a crate changes the meaning of a seed. The tests pin both.
+//! Only the methods below make numbers from the crate's keystream, so that no release of a crate changes the meaning of
+//! a seed.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{Rng, SeedableRng, TryRng};

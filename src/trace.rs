@@ -1,5 +1,5 @@
-//! Spans for profilers: those of `tracing` (feature `tracing`), and NVTX ranges if Nsight listens, without another
-//! build. NVTX's two functions are looked up in NVIDIA's library. NVIDIA's crate for NVTX needs libclang to build.
+//! Spans for profilers: those of `tracing` (feature `tracing`), and NVTX ranges if Nsight listens. NVTX's two functions
+//! are looked up in NVIDIA's library, because NVIDIA's crate needs libclang to build.
 #![allow(unsafe_code)]
 
 use libloading::Library;

@@ -1,5 +1,5 @@
-//! The memory accesses of kernels in kernels/README.md: sectors of 32 bytes in device memory, and wavefronts in shared
-//! memory. `scripts/kernels table` prints the table.
+//! The memory accesses of kernels in kernels/model.tsv: sectors of 32 bytes in device memory, and wavefronts in shared
+//! memory. `scripts/kernels table` makes the table.
 
 #![allow(unsafe_code)]
 
@@ -277,9 +277,9 @@ fn all<R>(run: impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
 
 /// The numbers in these columns of a kernel's row.
 fn cells<const N: usize>(name: &str, columns: [usize; N]) -> Option<[f64; N]> {
-    let readme = include_str!("../../kernels/README.md");
-    let row = readme.lines().find(|line| line.starts_with(&format!("| `{name}` | ")))?;
-    let cells: Vec<_> = row.split(" | ").collect();
+    let table = include_str!("../../kernels/model.tsv");
+    let row = table.lines().find(|line| line.starts_with(&format!("{name}\t")))?;
+    let cells: Vec<_> = row.split('\t').collect();
     let mut found = [0.0; N];
     for (found, column) in found.iter_mut().zip(columns) {
         *found = cells.get(column)?.replace(',', "").parse().ok()?;
@@ -294,7 +294,7 @@ fn a_pixel(count: u64) -> f64 {
 /// Other versions of the compiler load descriptors in other ways, so numbers may differ by a tenth.
 #[test]
 #[cfg_attr(not(accesses_are_seen), ignore = "needs GCC, which calls the simulation before each access")]
-fn the_readme_has_the_counts() {
+fn the_table_has_the_counts() {
     let mut wrong = Vec::new();
     // SAFETY: all that the launch points to is there, and no other launch runs.
     let run = |(kernel, grid, block, parameter): Launched<'_>| unsafe {
@@ -347,7 +347,7 @@ extern "C" fn illegal(_address: usize, _bytes: usize, what: *const c_char) {
 /// The instructions of compiled kernels that warps execute for a pixel, and those on the longest way of a block.
 #[test]
 #[ignore = "needs compiled kernels: cuda-sim/ptx/check runs it"]
-fn the_readme_has_the_instructions() {
+fn the_table_has_the_instructions() {
     let path = std::env::var_os("CUDA_SIM_PTX_KERNELS").expect("CUDA_SIM_PTX_KERNELS names what cuda-sim-ptx has made");
     // SAFETY: a library that was made to be loaded, with these functions; it stays loaded.
     let (names, launch, count_ways) = unsafe {

@@ -1,6 +1,6 @@
 //! Feeds mutated inputs to all targets in turn, and continues where it stopped (`fuzz/campaign`):
-//! `campaign INPUTS SEED FOLDER`. An input depends only on the seed and its number. An input that ends the process is
-//! recorded and skipped.
+//! `campaign INPUTS SEED FOLDER`. An input depends only on seed and number. One that ends the process is recorded and
+//! skipped.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};

@@ -1,5 +1,5 @@
 //! NVIDIA's JPEG decoder for GPUs, nvJPEG, loaded at run time ([`Library::load`]). A program builds and starts without
-//! nvJPEG, CUDA toolkit and driver. The other types are nvJPEG's objects. [`sys`] has the raw bindings.
+//! nvJPEG, CUDA toolkit and driver. [`sys`] has the raw bindings.
 //!
 //! ```no_run
 //! use nvjpeg::{
@@ -35,9 +35,9 @@
 //!
 //! # Threads
 //!
-//! By NVIDIA's documentation, streams, states and buffers belong to one thread at a time ([`Send`], not [`Sync`]), and
-//! all threads may share the handle, the decoder and the parameters ([`Sync`]). The CUDA context that is current on the
-//! calling thread must be the same in every call on a handle and on objects made from it, drops included.
+//! Streams, states and buffers belong to one thread at a time ([`Send`], not [`Sync`]); threads may share the handle,
+//! the decoder and the parameters ([`Sync`]). The CUDA context that is current on the calling thread must be the same
+//! in every call on a handle and on objects made from it, drops included.
 //!
 //! # Drops
 //!

@@ -1,5 +1,5 @@
-//! One image through explicit operations: for replaying a recipe and for comparing with other programs. The engine here
-//! also runs `Preprocessor`.
+//! One image through explicit operations, to replay a recipe and to compare with other programs. `Preprocessor` runs
+//! the engine here too.
 
 pub(crate) mod engine;
 pub(crate) mod field_mover;

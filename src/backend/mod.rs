@@ -1,6 +1,6 @@
-//! Back ends, which run samples' plans and make batches: on the CPU, or on a CUDA device. A back end runs stages, and
-//! names no operation and no strategy. Another kind of device (ROCm, wgpu) is another folder here, a variant of
-//! [`Device`] and a variant of [`AnyBackend`].
+//! Back ends, which run samples' plans and make batches: on the CPU, or on a CUDA device. They name no operation and no
+//! strategy. Another kind of device (ROCm, wgpu) is another folder here, a variant of [`Device`] and a variant of
+//! [`AnyBackend`].
 
 mod any;
 mod cpu;

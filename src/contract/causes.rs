@@ -1,7 +1,6 @@
-//! Known causes why another program's images differ, recognized by trying them.
-//!
-//! A hypothesis is a few changes to the contract's operations, which predict the pixels before normalization. The other
-//! program's values must be a line through the bytes of each channel, except for rounding.
+//! Known causes why another program's images differ, recognized by trying them: a hypothesis is a few changes to the
+//! contract's operations. The other program's values must be a line through the bytes of each channel, except for
+//! rounding.
 
 use super::hypothesis::{Change, Hypothesis, changes};
 use super::line::Line;

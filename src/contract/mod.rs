@@ -1,7 +1,6 @@
 //! Contracts: files that describe preprocessing, which training, serving and other programs are checked against. A
 //! [`Contract`] holds explicit operations, the settings that decide about pixels, and digests of generated probe images
-//! after each operation. [`Preprocessor::from_contract`] refuses to start where it would make other pixels.
-//! [`Contract::compare`] names the operation that differs in another program's results.
+//! after each operation.
 
 mod causes;
 mod compare;

@@ -1,5 +1,5 @@
-//! Probe images: small files of the kinds that a deployment meets, made by arithmetic on whole numbers. Contracts hold
-//! digests of the results, so other images need another [`VERSION`].
+//! Probe images: small files of the kinds that a deployment meets, made by arithmetic on whole numbers. Other images
+//! need another [`VERSION`].
 
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};

@@ -1,5 +1,5 @@
-//! Resizing as other programs do it, to recognize their results: with the weights of OpenCV's `resize` and of PyTorch's
-//! `interpolate` without antialiasing. Results are within 1 of OpenCV's, which computes with weights of 11 bits.
+//! Resizing as other programs do it, to recognize their results: with the weights of OpenCV's `resize` (within 1 of its
+//! results) and of PyTorch's `interpolate` without antialiasing.
 
 use crate::error::Result;
 use crate::os::memory;

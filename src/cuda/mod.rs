@@ -1,16 +1,14 @@
-//! CUDA's driver, and the device memory of batches, which the GPU back end fills and tensors hold.
+//! CUDA's driver, and the device memory of batches.
 //!
 //! The caller's context stays current: every entry pushes the device's primary context and pops it. A context that has
-//! failed is released, so that the driver can make a new one; one that was reset is forgotten. A new context may have
-//! the same handle, but another number. Every object of the driver is in a `Scoped`, which frees it in its own context
-//! or not at all. A forked child frees nothing.
+//! failed is released, so that the driver can make a new one; one that was reset is forgotten. Every object of the
+//! driver is in a `Scoped`, which frees it in its own context or not at all.
 //!
-//! cudarc's slices remember only their last reader, so a writer can overtake an earlier reader on another stream. So
-//! the owners of memory here order its users by their own events. While a stream captures a graph, no event can be
-//! recorded on it, and the buffer is put aside (`buffer`).
+//! cudarc's slices remember only their last reader, so the owners of memory here order its users by their own events.
+//! While a stream captures a graph, events cannot be recorded on it, and the buffer is put aside (`buffer`).
 //!
 //! The oldest supported driver is that of CUDA 12.0. cudarc panics at a function that the driver lacks, so only
-//! functions are called that have the same name in all bindings from 12.0 on; `cuEventElapsedTime` is looked up here.
+//! functions are called that have the same name in all bindings from 12.0 on.
 
 mod buffer;
 pub(crate) mod driver;

@@ -1,6 +1,6 @@
 //! Planes of a mask or an auxiliary image in the three bytes of a pixel, on their way through a plan, which copies
-//! whole pixels. They are one plane of 8 bits, both bytes of a plane of 16 bits, or one bit for each of 24 objects'
-//! planes. For an auxiliary image they carry the channels.
+//! whole pixels: one plane of 8 bits, both bytes of a plane of 16 bits, one bit for each of 24 objects' planes, or the
+//! channels.
 
 use super::{Mask, MaskValues};
 use crate::error::Result;

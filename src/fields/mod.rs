@@ -1,9 +1,8 @@
 //! Fields of a sample: boxes, keypoints, masks, numbers of the objects in its image, and auxiliary images.
 //!
-//! A [`Source`](crate::source::Source) returns them with the image,
-//! [`PipelineBuilder::fields`](crate::PipelineBuilder::fields) names those that a pipeline delivers, and they follow
-//! the image's recipe. Coordinates are in pixels from the upper left corner of the image: the whole image is the box
-//! (0, 0, W, H).
+//! A [`Source`](crate::source::Source) returns them with the image, and they follow the image's recipe.
+//! [`PipelineBuilder::fields`](crate::PipelineBuilder::fields) names those that a pipeline delivers. The whole image is
+//! the box (0, 0, W, H), in pixels.
 
 // `Motion` is an operation's effect on points, and motion.rs is the only file that applies it. Masks are not mentioned
 // there: they are images that the back end runs the same recipe on, with the nearest pixel, on the device that it runs

@@ -1,7 +1,7 @@
 //! Operations' effect on points, for boxes and keypoints: the only file that applies it.
 //!
-//! Boxes have torchvision's values, bit for bit, where docs/detection.md says so: each product and sum is rounded to
-//! f32, nothing is fused, and boxes are clamped after each operation that can move them across an edge.
+//! Boxes have torchvision's values, bit for bit: each product and sum is rounded to f32, and boxes are clamped after
+//! each operation that can move them across an edge.
 
 use super::boxes::{BoxFormat, convert};
 pub(crate) use super::join::{Join, Shown};

@@ -1,7 +1,5 @@
-//! MixUp and CutMix: the options for them, and a record of how a batch was mixed.
-//!
-//! The plan for a batch is drawn on the host, from the seed, the epoch and the batch's number among the batches of all
-//! ranks. A mixed sample depends on its batch, so the state of an epoch holds batch size and mix, and refuses others.
+//! MixUp and CutMix: the options for them, and a record of how a batch was mixed. The plan for a batch is drawn on the
+//! host, from the seed, the epoch and the batch's number among the batches of all ranks.
 
 mod plan;
 

@@ -1,8 +1,6 @@
-//! The plan of a mixed batch, which is drawn on the host and executed by the back end.
-//!
-//! The arithmetic of an element is `own * share + partner * rest`, with `share` = lambda and `rest` = 1 - lambda, both
-//! rounded from f64 to f32. Each product and the sum are rounded to f32, without fused multiply-add, as torchvision's
-//! `mul_` and `add_` do. f16, bf16 and byte elements are converted to f32, and the result is rounded to nearest even.
+//! The plan of a mixed batch, which is drawn on the host and executed by the back end. An element becomes
+//! `own * share + partner * rest`, with `share` = lambda and `rest` = 1 - lambda, both rounded from f64 to f32. Each
+//! product and the sum are rounded to f32, as in torchvision, and the result to nearest even.
 
 use super::{Mix, MixMode, Mixed, Style};
 use crate::raster::{Rect, Size};

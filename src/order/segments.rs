@@ -1,11 +1,9 @@
-//! The positions that are left of an epoch when the number of ranks changes.
+//! The remaining positions of an epoch when the number of ranks changes.
 //!
 //! They are numbered anew from 0, in the order of the epoch, and the new ranks share these numbers. A segment is the
 //! part of an epoch that one number of ranks delivered. Its positions are numbers of the remainder of the earlier
-//! segments, so a chain of segments describes the remainder of the epoch with one number for each rank.
-//!
-//! A row is one position of each rank. Between two ranks' progress the same ranks have positions left in each row (a
-//! section), so a position is found by division.
+//! segments. A row is one position of each rank. Between two ranks' progress the same ranks have positions left in each
+//! row (a section), so a position is found by division.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,8 +1,6 @@
-//! Locks between processes: one run at a time packs into a folder, writes a state file or a log.
-//!
-//! A lock is a POSIX record lock on a file of its own, so the system releases it when the process ends, and a forked
-//! child does not inherit it. A process loses it when it closes any descriptor of the file, so a file that it has
-//! locked is not opened again.
+//! Locks between processes: one run at a time packs into a folder, writes a state file or a log. A lock is a POSIX
+//! record lock on a file of its own: the system releases it when the process ends, and a forked child does not inherit
+//! it. A process loses it when it closes any descriptor of the file, so that file is not opened again.
 
 use crate::error::{Error, Result};
 use crate::os::atomic;

@@ -1,5 +1,5 @@
-//! What the library needs of the operating system: files that are written whole and read by position, locks between
-//! processes, memory that may be refused, threads, and values that a forked child must leave alone.
+//! The operating system: files, locks between processes, memory that may be refused, threads, and values that a forked
+//! child must leave alone.
 
 pub(crate) mod atomic;
 pub(crate) mod file;

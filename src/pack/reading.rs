@@ -1,5 +1,5 @@
 //! Reads samples of the source, and checks whether they are still those that a shard was made from, by a checksum over
-//! everything that they gave. Times of files would not do: not every source has files, and a copy may keep them.
+//! everything that they gave. Not every source has files with times.
 
 use super::PackOptions;
 use crate::error::{Error, Result};

@@ -1,7 +1,6 @@
-//! Several processes pack into one place. The manifest says how many samples a shard has, so each process knows all
-//! shards. It makes its own part, then the shards that are missing. The folder `.pack` holds a record of each complete
-//! shard and, where the place has locks, a lock for each shard being made. A process that finds all records puts them
-//! into the manifest.
+//! Several processes pack into one place. Each makes its own part, then the missing shards: the manifest says how many
+//! samples a shard has. The folder `.pack` holds a record of each complete shard and, where the place has locks, a lock
+//! for each shard being made. A process that finds all records puts them into the manifest.
 
 use super::manifest::{Manifest, PackedShard};
 use super::place::{Claim, ClaimOf, JOB, Place};

@@ -1,7 +1,6 @@
-//! The image cache: decoded images that are kept from one epoch to the next ([`ImageCache`]).
-//!
-//! With the composed strategy it holds the image before the last operations that are multiplied with the following
-//! ones. In memory images are RGB pixels, on disk PNM files with a checksum.
+//! The image cache: decoded images that are kept from one epoch to the next ([`ImageCache`]), in memory as RGB pixels,
+//! on disk as PNM files with a checksum. With the composed strategy it holds the image before the last operations that
+//! are multiplied with the following ones.
 
 use super::recipes::Recipes;
 use super::stats::Counters;

@@ -1,8 +1,7 @@
 //! The log of a run: one line of JSON for the run, and one for each batch. [`Replay`](super::Replay) reproduces a batch
 //! from it.
 //!
-//! A line has the samples of its batch, substitutes and skipped samples; the rest is drawn again. Each line is written
-//! by one call when its batch is handed over, so a killed process loses no line that a state counts. With a chain, each
+//! A line has the samples of its batch, substitutes and skipped samples; the rest is drawn again. With a chain, each
 //! line ends in SHA-256 over the hash of the line before (32 zero bytes before the first) and the line's JSON without
 //! that hash.
 

@@ -5,21 +5,15 @@
 //! `epoch` (the consumer's view). Only `schedule` gets the back end. On top are `receipts`, `rgb`, `log`, `replay` and
 //! `stages`.
 //!
-//! A panic in a worker becomes an error of its sample. Dropping an epoch lets each worker finish its current sample,
-//! and joins it. Decoders and scratch memory go back to a pool when an epoch ends, and a batch's buffer when its tensor
-//! is dropped. An image buffer keeps up to 16 Mpx of memory, because touching fresh pages costs more. The pipelines of
-//! a `PipelineGroup` share their worker threads, which serve the epochs round-robin and skip those whose queue is full,
-//! so no consumer holds up another. All need the same number of batches (`equal_batches`), so streams and `Skip` are
-//! refused.
+//! A panic in a worker becomes an error of its sample. Decoders and scratch memory go back to a pool when an epoch
+//! ends, and a batch's buffer when its tensor is dropped. The pipelines of a `PipelineGroup` share their worker
+//! threads, which serve the epochs round-robin and skip those whose queue is full, so no consumer holds up another.
 //!
-//! All ranks share one order (`order`, `sampler`), and rank r of w takes its positions r, r + w, and so on. If every
-//! batch must have fixed shares of several sources, the order depends on the number of ranks, because places are dealt
-//! out for the batches of all ranks together. With `Skip` a batch keeps its positions and is shorter: filled from the
-//! next batch, it would depend on which images are bad. A state's position counts positions of the partition's order,
-//! so skipped samples, substitutes and another batch size need no special treatment.
+//! All ranks share one order (`order`, `sampler`), and rank r of w takes its positions r, r + w, and so on. With `Skip`
+//! a batch keeps its positions and is shorter: filled from the next batch, it would depend on which images are bad. A
+//! state's position counts positions of the partition's order.
 //!
-//! All views share one normalization, because kernels write a batch through one table. With one channel, the grayscale
-//! operation is put before normalization, so `apply` replays it.
+//! All views share one normalization, because kernels write a batch through one table.
 
 mod assembly;
 mod batch;

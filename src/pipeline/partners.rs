@@ -1,8 +1,6 @@
-//! Other samples in a sample's recipe: they are read while it is drawn, and their images and fields made before it
-//! runs.
-//!
-//! Drawing a recipe needs a reader of samples (`Partners`), because places depend on sizes, and later draws on boxes. A
-//! partner's draw key comes out of the sample's own numbers.
+//! Other samples in a sample's recipe: they are read while it is drawn, because places depend on sizes, and later draws
+//! on boxes; their images and fields are made before it runs. A partner's draw key comes out of the sample's own
+//! numbers.
 
 use super::cache::Loaded;
 use super::recipes::Recipes;

@@ -1,5 +1,4 @@
-//! Reproduces batches of a logged run. A data set's batch is made of the samples in its line. A stream goes on from the
-//! last place in the log before the batch.
+//! Reproduces batches of a logged run. A stream goes on from the last place in the log before the batch.
 
 use super::Pipeline;
 use super::batch::{Batch, BatchImages};

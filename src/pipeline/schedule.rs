@@ -1,6 +1,6 @@
-//! Distribution of an epoch's positions: worker threads fill batches, the consumer takes them in order. A worker takes
-//! the next position under the lock, works without the lock, and writes the result to the sample's own place in the
-//! batch. At most `prefetch` batches are being filled or ready, so workers wait for a slow consumer.
+//! Distribution of an epoch's positions: a worker takes the next position under the lock, works without the lock, and
+//! writes the result to the sample's own place in the batch. At most `prefetch` batches are being filled or ready, so
+//! workers wait for a slow consumer.
 
 use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;

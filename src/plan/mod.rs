@@ -1,22 +1,21 @@
 //! Plans: from a sample's operations to the stages that a back end runs.
 //!
-//! A [`Planner`] makes the plan of a recipe, which is a list of stages. All three strategies ([`Strategy`]) give such
-//! plans, so a back end knows neither strategies nor recipes. Each image of a sample has its own recipe and plan. The
-//! smallest rectangle that all plans need is decoded once; then no plan may write to the decoded image.
+//! A [`Planner`] makes the plan of a recipe, which is a list of stages. A back end knows neither strategies nor
+//! recipes. The smallest rectangle that all plans of an image need is decoded once; then no plan may write to the
+//! decoded image.
 //!
 //! Consecutive flips, quarter turns, crops, nearest rotations, and shears and translations by the nearest pixel become
-//! one [`ImageView`]: an exact integer map and a list of steps in 16.16 fixed point, each with its bounds and its fill.
-//! This is exact because Pillow rotates in fixed point. Operations on single bytes become one table of 256 values,
-//! which the view applies as it reads; fill colors go through the later tables. Other operations are stages that read a
-//! view. The epilogue (normalization, conversion, erasing after normalization) is done while rows are written to the
+//! one [`ImageView`]: an exact integer map and a list of steps in 16.16 fixed point, as in Pillow, each with its bounds
+//! and its fill. Operations on single bytes become one table, which the view applies as it reads. Other operations are
+//! stages. The epilogue (normalization, conversion, erasing after normalization) is done while rows are written to the
 //! batch.
 //!
-//! Some geometry cannot be expressed in fixed point: sides over 32,767 pixels, nearest rotations and crops outside the
-//! image with edge fill, and matrices that Pillow itself computes in doubles. It becomes a stage on the whole image.
+//! Geometry that cannot be expressed in fixed point (sides over 32,767 pixels, edge fill, and matrices that Pillow
+//! itself computes in doubles) becomes a stage on the whole image.
 //!
-//! A pass from the output backwards determines which part of each stage's result is read, down to the rectangle of the
-//! encoded image that must be decoded. Each step has two bounds, and the tighter one counts: the box of the step, which
-//! grows with every turn, and the corners followed through all steps, with a margin for rounding.
+//! A pass from the output backwards determines which part of each stage's result is read, down to the rectangle that
+//! must be decoded. Of two bounds the tighter one counts: the box of the step, which grows with every turn, and the
+//! corners followed through all steps, with a margin for rounding.
 
 pub(crate) mod view;
 

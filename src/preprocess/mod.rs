@@ -1,5 +1,4 @@
-//! Images for serving and evaluation: a call takes encoded or decoded images and returns a tensor. A preprocessor is a
-//! back end without epochs, order or policies.
+//! Images for serving and evaluation: a back end without epochs, order or policies.
 
 mod hugging_face;
 mod timm;

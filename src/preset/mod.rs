@@ -1,7 +1,5 @@
-//! Usual pipelines by name, and published recipes that models were trained with and are evaluated with.
-//!
-//! A published recipe has a link to its source. Targets have as many classes as the source has names. Without names
-//! there are no targets, and only `Batch::mixed` has the shares.
+//! Usual pipelines by name, and published recipes that models were trained with and are evaluated with, each with a
+//! link to its source. Targets have as many classes as the source has names, or are left out.
 
 mod detection;
 mod published;

@@ -1,5 +1,4 @@
-//! The image that annotations refer to: as it is stored, or as its EXIF tag turns it. Only this file compares sizes in
-//! annotations with the image's header.
+//! The image that annotations refer to: as it is stored, or as its EXIF tag turns it. Only this file compares sizes.
 
 // An annotator sees either the stored image or, in browsers and most tools, the upright one; the size that is written
 // down tells which, unless both have the same. Then the annotations are taken for the stored image's, as torchvision's

@@ -1,5 +1,5 @@
 //! ImageNet's validation images of 2012, with the labels of the development kit: a file of numbers in the order of the
-//! images' names, and a MATLAB file that maps them to classes.
+//! images' names, and a MATLAB file of classes.
 
 use super::Source;
 use super::compose::{Described, MapLabels, SourceExt};

@@ -1,7 +1,7 @@
 //! Sources of encoded samples: folders, lists, shards and files of arrays on disk, memory, streams.
 //!
 //! [`open`] recognizes the kind by the name. A [`Source`] has a length and is read in any order; a [`Stream`] is read
-//! once, from front to back. A [`Pipeline`](crate::Pipeline) takes either, including your own.
+//! once, from front to back. A [`Pipeline`](crate::Pipeline) takes either.
 
 // A data set and a stream have a trait each, because the pipeline treats them differently in order, states and
 // policies. In one trait for both, some methods would have no meaning for one of them.

@@ -1,5 +1,4 @@
-//! The thread that fetches: a tokio runtime on which no thread blocks, and whose end no thread waits for. So callers
-//! may be inside or outside of another runtime.
+//! The thread that fetches: a tokio runtime on which no other thread blocks.
 
 use crate::error::{Error, Result};
 use std::io;

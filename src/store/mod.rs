@@ -1,8 +1,7 @@
-//! Objects in stores (S3 and compatible stores, Google's, Azure's) and at web servers that support ranges.
-//!
-//! Only a URL's location is printed, hashed into fingerprints or used as a name. The HTTP client below object_store
-//! adds login and query, so object_store's errors never contain these secrets. The client follows redirects itself,
-//! because stores' credential headers must not go to another server. TLS uses ring, because aws-lc builds slowly.
+//! Objects in stores (S3 and compatible stores, Google's, Azure's) and at web servers that support ranges. The HTTP
+//! client below object_store adds login and query, so object_store's errors never contain these secrets. It follows
+//! redirects itself, because stores' credential headers must not go to another server. TLS uses ring, because aws-lc
+//! builds slowly.
 
 mod fetcher;
 mod http;

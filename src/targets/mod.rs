@@ -1,8 +1,5 @@
-//! Targets of samples other than their class: their form in sources and in batches.
-//!
-//! A target is converted before its image is decoded. A batch's rows are one buffer from a pool of its own, so targets
-//! can be given away without the images. In a tar shard, parts of a sample may come before its image, so the first
-//! target asked for in a shard finds where its samples begin.
+//! Targets of samples other than their class: their form in sources and in batches. In a tar shard, parts of a sample
+//! may come before its image, so the first target asked for in a shard finds where its samples begin.
 
 mod numbers;
 mod spec;

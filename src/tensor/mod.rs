@@ -1,13 +1,11 @@
 //! Batches as tensors, and their hand-over to trainers.
 //!
 //! A tensor owns a batch's memory, and the memory knows its pool. So a batch can be given away without a copy, and its
-//! memory still comes back, even from DLPack's deleter on another thread. DLPack's layout and deleters are those of the
-//! crate dlpark.
+//! memory still comes back, even from DLPack's deleter on another thread.
 //!
 //! candle's CPU tensors are vectors of exactly the element's type, and do not report when the last tensor is dropped.
 //! So the pipeline's buffers are such vectors, a cache line longer so that the batch can begin on one. candle gets the
-//! vector, and the pool makes a new one. Page-locking affects whole pages, so a pinned buffer shares its pages with
-//! nothing else.
+//! vector, and the pool makes a new one.
 
 mod block;
 #[cfg(feature = "candle")]

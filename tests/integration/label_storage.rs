@@ -1,5 +1,4 @@
-//! Labels mean the same however they are stored, as in `label_storage.tsv`. `WARPFEED_WRITE_TABLE=1` writes it anew; an
-//! invented or lost label in it is always a fault.
+//! Labels mean the same however they are stored, as in `label_storage.tsv`. `WARPFEED_WRITE_TABLE=1` writes it anew.
 
 use crate::common::jpeg;
 use crate::records::{bytes_feature, example, feature, field, int_feature, member, recordio, varint};

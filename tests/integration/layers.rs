@@ -1,8 +1,6 @@
 //! Which module of the library may use which: those with earlier lines in the table, which has the lowest layer first.
-//! If the order does not allow a new use, move the used code to a module before both.
-//!
-//! Tests in src/ may use any module. The crates warpfeed-bench and warpfeed-cli use the library by the names in lib.rs
-//! and in its module `internal`.
+//! Tests in src/ may use any module. The crates warpfeed-bench and warpfeed-cli use the names in lib.rs and in its
+//! module `internal`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

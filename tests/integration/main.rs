@@ -1,5 +1,5 @@
-//! The tests of the library and of the command: one program, because each takes seconds to link.
-//! `cargo test --test integration pipeline::` runs one module. `experiments` and `trace` need processes of their own.
+//! The tests of the library and of the command: one program, because each takes seconds to link. `experiments` and
+//! `trace` need processes of their own.
 
 #[path = "../common/mod.rs"]
 mod common;

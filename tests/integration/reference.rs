@@ -1,7 +1,5 @@
 //! Comparison with results of Pillow, torchvision, OpenCV and DALI, on the CPU, or on the device that
-//! `WARPFEED_TEST_DEVICE` names
-//! (`cuda-sim/run env WARPFEED_TEST_DEVICE=cuda cargo test --test integration reference::`). `scripts/test` also runs
-//! the cases in the folder that `WARPFEED_SHARED` names.
+//! `WARPFEED_TEST_DEVICE` names, also of cases in the folder that `WARPFEED_SHARED` names.
 
 use crate::common::{self, npy::read_npy};
 use serde::Deserialize;

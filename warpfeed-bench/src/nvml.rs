@@ -1,5 +1,4 @@
-//! NVIDIA's management library (NVML), loaded at run time: utilization of GPUs and their decoders. NVML has its own
-//! numbers for GPUs, so CUDA's GPUs are found by their PCI addresses.
+//! NVIDIA's management library (NVML), loaded at run time: utilization of GPUs and their decoders.
 
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};

@@ -1,8 +1,8 @@
 //! JPEG regions with Pillow's bytes: decodes images, or rectangles of them, at the cost of the rectangle.
 //!
-//! A [`Decoder`] gives the pixels of Pillow (libjpeg-turbo's accurate integer DCT and fancy upsampling), byte for byte,
-//! on every processor. A rectangle has the pixels of the whole image. Outside of it only Huffman codes are walked
-//! through, and only once with [entry points](decode::EntryPointStore).
+//! A [`Decoder`] gives the pixels of Pillow (libjpeg-turbo's accurate integer DCT and fancy upsampling), byte for byte.
+//! A rectangle has the pixels of the whole image. Outside of it only Huffman codes are walked through, and only once
+//! with [entry points](decode::EntryPointStore).
 //!
 //! ```
 //! use warpfeed_image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe};
@@ -29,19 +29,17 @@
 //! | JPEG and PNG files | [`encode`] |
 //! | images in memory, sizes and rectangles | [`raster`] |
 //!
-//! The names that most programs use are in the root as well. Hidden names are for warpfeed alone, and no version number
-//! covers them.
+//! The names that most programs use are in the root as well. Hidden names are for warpfeed alone.
 //!
 //! # Limits
 //!
-//! [`check_pixels`] compares a header with a limit before anything is allocated. A decoder allocates memory for the
-//! rectangle, and for progressive JPEGs, PNGs and WebPs for the whole image. If the system refuses memory, or an image
-//! is damaged, there is an [`Error`]; nothing panics.
+//! [`check_pixels`] compares a header with a limit. A decoder allocates memory for the rectangle, and for progressive
+//! JPEGs, PNGs and WebPs for the whole image. If the system refuses memory, or an image is damaged, there is an
+//! [`Error`]; nothing panics.
 //!
 //! # Features and environment
 //!
-//! `webp` (default) decodes WebP images. The environment variable `WARPFEED_SIMD` (`none`, `avx2`, `avx512`) limits the
-//! vector instructions; the pixels are the same.
+//! `webp` (default) decodes WebP images. `WARPFEED_SIMD` (`none`, `avx2`, `avx512`) limits the vector instructions.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

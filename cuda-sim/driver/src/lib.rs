@@ -1,6 +1,5 @@
-//! A simulated CUDA driver for tests (cuda-sim/README.md): a part of the driver API over host memory, as a shared
-//! object `libcuda.so.1`. The functions have the driver API's contract: pointers are null or point to what the API
-//! says, for as long as it says.
+//! A simulated CUDA driver for tests (cuda-sim/README.md), as a shared object `libcuda.so.1`. Pointers are null or
+//! point to what the driver API says, for as long as it says.
 
 // Other systems have another name for the driver, but the workspace must build there too.
 #![cfg(target_os = "linux")]

@@ -1,10 +1,9 @@
 //! Device memory: each device has a reserved range of host addresses with its own allocator, and a table of the memory
 //! that may be accessed. Pinned host memory has a table too.
 //!
-//! The *host's* view changes when a call is made: calls may use an address from the allocating call to the freeing one.
-//! The *device's* view changes when the queued operation runs. If images are run (`crate::ptx`), host code that uses an
-//! address of the device faults; the content lies `APART` bytes further. The lock of this memory is always taken after
-//! the scheduler's.
+//! The *host's* view changes when a call is made, the *device's* view when the queued operation runs. If images are run
+//! (`crate::ptx`), host code that uses an address of the device faults; the content lies `APART` bytes further. The
+//! lock of this memory is always taken after the scheduler's.
 
 use crate::config::{MOST_DEVICES, NOOP};
 use crate::ptx;

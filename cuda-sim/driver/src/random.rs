@@ -1,5 +1,4 @@
-//! The generator of every random decision: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-//! Generators, 2014), so that a seed can be replayed.
+//! The generator of every random decision: SplitMix64 (Steele, Lea, Flood 2014), so that a seed can be replayed.
 
 pub struct Random(u64);
 

@@ -400,7 +400,8 @@ fn memory_of_a_pool_freed_at_once_while_a_kernel_uses_it_is_caught() {
 }
 
 /// While a stream captures in the global mode, a potentially unsafe call of any thread is refused and the capture lost,
-/// but not in a thread that has chosen the relaxed mode.
+/// but not in a thread that has chosen the relaxed mode. A context cannot be waited for while one of its streams captures
+/// (`cuThreadExchangeStreamCaptureMode`; Programming Guide, "Prohibited and Unhandled Operations").
 #[test]
 fn a_capture_is_lost_by_an_unsafe_call() {
     let sim = start();

@@ -1,4 +1,4 @@
-//! Rules of CUDA's manual; cuda-sim/README.md has a table of their sources.
+//! Rules of the CUDA Driver API and the Programming Guide (PG), with their sources.
 
 #![cfg(target_os = "linux")]
 
@@ -71,6 +71,8 @@ fn context() -> (Arc<CudaContext>, Arc<CudaStream>) {
     (context, stream)
 }
 
+/// The host cannot query an event that was last recorded on a capturing stream, or wait for it (PG, "Prohibited and
+/// Unhandled Operations").
 #[test]
 fn an_event_of_a_capture_cannot_be_asked_or_waited_for() {
     let sim = start();
@@ -94,6 +96,8 @@ fn an_event_of_a_capture_cannot_be_asked_or_waited_for() {
     assert_eq!((query(event), sim.message()), (Ok(()), String::new()));
 }
 
+/// A stream that waits for an event of a capture captures too, and must be joined before the end (PG, "Cross-stream
+/// Dependencies and Events").
 #[test]
 fn a_stream_that_waits_for_an_event_of_a_capture_captures_too() {
     let _sim = start();
@@ -124,6 +128,8 @@ fn a_stream_that_waits_for_an_event_of_a_capture_captures_too() {
     }
 }
 
+/// A capturing stream waits for no event from outside, and two captures do not become one. A capture ends on its stream
+/// and, unless it is relaxed, on its thread (PG, "Prohibited and Unhandled Operations"; `cuStreamEndCapture`).
 #[test]
 fn nothing_crosses_the_boundary_of_a_capture() {
     let _sim = start();
@@ -170,6 +176,8 @@ fn nothing_crosses_the_boundary_of_a_capture() {
     end(first).unwrap();
 }
 
+/// The legacy stream cannot capture, and cannot be used while a blocking stream of its context captures. Only
+/// `cuStreamIsCapturing` does not lose the capture (PG, "Prohibited and Unhandled Operations").
 #[test]
 fn the_legacy_stream_is_refused_while_a_blocking_stream_captures() {
     let sim = start();
@@ -208,6 +216,8 @@ fn the_legacy_stream_is_refused_while_a_blocking_stream_captures() {
     assert_eq!(sim.message(), "");
 }
 
+/// A destroyed object's handle must not be used: for some seeds it is another object's (`cuStreamDestroy`,
+/// `cuEventDestroy`).
 #[test]
 fn handles_are_used_again() {
     let sim = start();
@@ -254,6 +264,8 @@ fn id(context: sys::CUcontext) -> Result<u64, DriverError> {
     unsafe { sys::cuCtxGetId(context, &raw mut id) }.result().map(|()| id)
 }
 
+/// A reset destroys the primary context's resources, but does not release it. Its handle is kept for some seeds; its
+/// identifier is unique (`cuDevicePrimaryCtxReset`, `cuCtxGetId`).
 #[test]
 fn a_reset_keeps_the_handle_or_not_and_references_stay() {
     let sim = start();
@@ -285,6 +297,8 @@ fn a_reset_keeps_the_handle_or_not_and_references_stay() {
     assert!((5..35).contains(&kept), "{kept} of 40 handles were kept");
 }
 
+/// A new context is current, with its own objects and memory. After `cuCtxDestroy` it stays on other threads' stacks,
+/// where calls are refused (`cuCtxCreate`, `cuCtxDestroy`).
 #[test]
 fn a_program_can_have_contexts_of_its_own() {
     let sim = start();
@@ -337,6 +351,9 @@ fn a_program_can_have_contexts_of_its_own() {
     assert!(sim.message().contains("not the start of an allocation"), "{}", sim.message());
 }
 
+/// Machine code runs on cards of its major version with the same or a later minor one, PTX on cards from its
+/// architecture on. A driver refuses PTX of a later version than it knows (PG, "Binary Compatibility", "PTX
+/// Compatibility").
 #[test]
 fn images_must_fit_the_card_and_the_driver() {
     let sim = start();
@@ -388,6 +405,7 @@ fn images_must_fit_the_card_and_the_driver() {
     }
 }
 
+/// Pinning fails if there is not enough memory for it (`cuMemHostAlloc`).
 #[test]
 fn pinned_memory_can_be_scarce() {
     let sim = start();
@@ -413,6 +431,7 @@ unsafe extern "C" {
     fn _exit(status: i32) -> !;
 }
 
+/// A child of fork must not call the driver (`cuInit`).
 #[test]
 fn a_child_that_calls_the_driver_is_noticed() {
     let sim = start();
@@ -449,6 +468,9 @@ fn pool() -> sys::CUmemoryPool {
     }
 }
 
+/// A pool keeps freed memory up to its threshold; the rest goes back at the next synchronization
+/// (`CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`). A destroyed pool ends when the last of its memory is freed
+/// (`cuMemPoolDestroy`).
 #[test]
 fn a_pool_keeps_what_is_freed_and_fragments() {
     const MIB: usize = 1 << 20;

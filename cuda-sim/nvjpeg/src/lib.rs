@@ -1,6 +1,5 @@
-//! A simulated nvJPEG over the simulated CUDA driver, for tests (cuda-sim/README.md), as a shared object
-//! `libnvjpeg.so.13`. warpfeed's own decoder decodes. The functions have nvJPEG's contract: pointers are null or point
-//! to what its manual says.
+//! A simulated nvJPEG for tests (cuda-sim/README.md), as a shared object `libnvjpeg.so.13`. Pointers are null or point
+//! to what nvJPEG's manual says.
 
 // Other systems have no simulated driver, but the workspace must build there too.
 #![cfg(target_os = "linux")]

@@ -1,5 +1,5 @@
 //! Random programs in one process with pipelines: a trainer with its own streams, captures, threads and contexts, and a
-//! library that resets the device. `CUDA_SIM_CAMPAIGN` is the number of programs, or FIRST..END.
+//! library that resets the device. `CUDA_SIM_CAMPAIGN`: their number, or FIRST..END.
 
 #![cfg(target_os = "linux")]
 #![allow(dead_code, reason = "common has more")]

@@ -1,5 +1,5 @@
 //! A pipeline in a process with libraries that capture graphs, destroy streams, reset devices, have their own contexts,
-//! and fork, for `CUDA_SIM_SEEDS` seeds.
+//! and fork.
 
 #![cfg(target_os = "linux")]
 

@@ -1,5 +1,5 @@
-//! The GPU path on the oldest supported driver, of CUDA 12.0, in a process of its own. With the workspace's features
-//! the bindings are those of CUDA 12.0; with `--package cuda-sim-nvjpeg` alone they are the newest.
+//! The GPU path on the oldest supported driver, of CUDA 12.0, in a process of its own. With `--package cuda-sim-nvjpeg`
+//! alone the bindings are the newest.
 
 #![cfg(target_os = "linux")]
 

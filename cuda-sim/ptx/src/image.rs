@@ -1,6 +1,6 @@
 //! The PTX of a module image.
 //!
-//! NVIDIA does not document fat binaries. nvcc 13 writes a header (magic number, version, size of the header, size of
+//! NVIDIA does not document fat binaries. nvcc 13 writes a header (magic number, version, sizes of the header and of
 //! the rest), then entries. An entry's header has its kind (1: PTX), the sizes of header and content, the compressed
 //! size, the architecture, flags, and the uncompressed size.
 

@@ -1,5 +1,4 @@
-//! Translates the PTX of a fat binary to C++, compiles it, and links it with the simulation (`../cpp`). Each memory
-//! access becomes a call that checks it first (`../cpp/ptx.cpp`).
+//! Translates the PTX of a fat binary to C++, compiles it, and links it with the simulation (`../cpp`).
 
 mod flow;
 mod image;

@@ -1,7 +1,6 @@
 //! The memory of one in-flight batch: staging memory, which the host writes and the device reads; scratch memory, which
 //! only the device uses; and copies of encoded bytes for the hardware decoder. Its blocks are emptied together when the
-//! batch is done, and several blocks are then replaced by one. So in the steady state nothing is allocated, and all
-//! that the host wrote is one copy.
+//! batch is done, and several are then replaced by one, so in the steady state nothing is allocated.
 #![allow(unsafe_code)]
 
 use super::limits::Limit;

@@ -1,6 +1,6 @@
 //! Masks and auxiliary images of a batch, both called masks here, on their way through the kernels that move images. A
 //! mask is uploaded with 1 to 3 bytes a pixel (`carried`), one kernel makes an image of it, its plan's calls join the
-//! batch's launches, and one kernel writes the values to their place.
+//! batch's launches, and one kernel writes the values.
 
 use super::arena::Arena;
 use super::in_flight::{InFlight, Prepared};

@@ -1,42 +1,35 @@
 //! The GPU back end: kernels of `kernels/*.cu`, nvJPEG, and the memory and streams between them.
 //!
 //! Worker threads (`worker`) prepare samples (`prepare`) for an in-flight batch (`in_flight`, `batches`). A decoder
-//! takes the image (`decode`), and the plan becomes calls, which are descriptors of kernels (`lower`). The worker that
-//! finishes a batch sorts the calls of all samples into launches (`kernel`), sends everything that the host wrote in
-//! one copy, queues the launches on the device's `streams`, and hands the batch over with an event (`submit`). Threads
-//! wait for the device only before they reuse memory.
+//! takes the image (`decode`), and the plan becomes calls of kernels (`lower`). The worker that finishes a batch sorts
+//! all calls into launches (`kernel`), sends what the host wrote in one copy, queues the launches on the device's
+//! `streams`, and hands the batch over with an event (`submit`).
 //!
-//! Each stage of a batch is one launch. With the sequential strategy, whose samples have different operations, the
-//! kernel that most samples wait for is launched for all of these, until no sample is left. Noise takes too many
-//! registers for the fused kernel, so the first erasure with noise, and all erasures after it, are launches of their
-//! own. Weights are made on the host, so they equal the CPU's. A recipe with a custom operation runs on the CPU, and
-//! the device only normalizes the result.
+//! Each stage of a batch is one launch. With the sequential strategy, the kernel that most samples wait for is launched
+//! for all of these, until no sample is left. Noise takes too many registers for the fused kernel, so the first erasure
+//! with noise, and all after it, are launches of their own. A recipe with a custom operation runs on the CPU, and the
+//! device only normalizes the result.
 //!
-//! An in-flight batch has an `arena` with a share of the pipeline's budget (`limits`). No batch waits for the memory of
-//! another, because all could end up waiting. If the share has no room for a whole image, the CPU decodes it and
-//! uploads only the needed part. If that does not fit either, the epoch ends with `Error::OutOfDeviceMemory`.
+//! An in-flight batch has an `arena` with a share of the pipeline's budget (`limits`), so no batch waits for the memory
+//! of another.
 //!
 //! # Synchronization
 //!
-//! Events order the upload, nvJPEG's streams and the launches. A batch's buffer remembers the streams that were made to
-//! wait for it (`CudaBuffer::on_stream`). When it is dropped, an event is recorded on each, and the next use of the
-//! buffer waits for these events on the device. DLPack does not report when the consumer has read a batch, so the
-//! deleter records an event on the consumer's stream, or else on the legacy default stream, which waits for all
-//! blocking streams.
+//! A batch's buffer remembers the streams that were made to wait for it (`CudaBuffer::on_stream`). When it is dropped,
+//! an event is recorded on each, and the next use of the buffer waits for these events on the device. DLPack's deleter
+//! records an event on the consumer's stream, or else on the legacy default stream.
 //!
-//! The host waits for the last use of an in-flight batch before its memory is written again; Hopper's hardware decoder
-//! needs that. Only pinned batches of the CPU (`tensor::host`) wait for the whole context, which ends a trainer's
-//! captures.
+//! The host waits for the last use of an in-flight batch before its memory is written again. Only pinned batches of the
+//! CPU (`tensor::host`) wait for the whole context, which ends a trainer's captures.
 //!
 //! # Decoders
 //!
 //! `route` chooses between the crate's own decoder (`jpeg`), nvJPEG (`nvjpeg`, `hardware`) and the CPU. With nvJPEG the
-//! header alone chooses, so that a run repeats itself on the same card. If nvJPEG refuses an image, or reads another
-//! size in its header, the CPU decodes it and alone decides whether it is bad. A file without its end marker always
-//! goes to the CPU.
+//! header alone chooses, so that a run repeats itself on the same card. A file without its end marker always goes to
+//! the CPU.
 //!
 //! The hardware decoder's failures are known only when the batch is complete. So it never gets a substitute for a bad
-//! sample, whose choice must not depend on them, and each worker parses the whole image for it.
+//! sample, and each worker parses the whole image for it.
 
 mod arena;
 mod batches;

@@ -1,10 +1,7 @@
 //! The driver's objects: streams, events, memory and modules. Errors contain the name of the call.
 //!
-//! Each object is in a [`Scoped`], which frees it in its own context or not at all. The context may be gone by then:
-//! another library has reset the device, or the process is a forked child, which cannot use its parent's contexts.
-//!
-//! cudarc's own safe layer remembers only the last reader of memory, which is not enough for buffers with several (see
-//! the head of this folder). Here the owners of memory order its users by events of their own.
+//! Each object is in a [`Scoped`]: its context may be gone, because another library has reset the device, or the
+//! process is a forked child.
 #![allow(unsafe_code)]
 
 mod memory;

@@ -1,10 +1,9 @@
 //! A folder of shards at an object store. `upload` writes objects, which appear whole or not at all.
 //!
-//! There are no locks. Two processes that make one shard write the same bytes. So each makes its own part, and then, in
-//! a random order, the shards without a record. The manifest is written on the condition that it is unchanged, so no
-//! run undoes the work of another, and runs with other options do not mix. An upload that fails is complete if an
-//! object of its length exists: the answer may have been lost, or another process was faster, whose last request at
-//! Azure's store drops the parts of others.
+//! There are no locks, because two processes that make one shard write the same bytes. Each makes its own part, and
+//! then, in a random order, the shards without a record. The manifest is written on the condition that it is unchanged.
+//! An upload that fails is complete if an object of its length exists: the answer may have been lost, or another
+//! process was faster.
 
 mod upload;
 

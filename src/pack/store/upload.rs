@@ -1,7 +1,7 @@
 //! Writes an object: up to 8 MiB in one request, a larger one in parts, several at a time.
 //!
-//! object_store cannot list uploads. So before its first part, an upload is recorded in a small object of its own, and
-//! a later run can abort the uploads of killed processes.
+//! object_store cannot list uploads. So an upload is first recorded in a small object of its own, and a later run can
+//! abort the uploads of killed processes.
 
 use super::{Place, Store, unless_missing, wait};
 use crate::error::{Error, Result};

@@ -1,10 +1,6 @@
-//! States for another number of ranks: the new ranks share the positions that no old rank has delivered
-//! (`order/segments.rs`).
-//!
-//! Padding and a dropped last batch start anew. The numbers that mixed batches are drawn by go on after those of the
-//! rank that is farthest ahead. A stream has no such order: its ranks' parts are dealt to the new ranks, as lanes
-//! (`source/stream/lanes.rs`). If ranks are in different epochs, the new state describes the rest of each, and begins
-//! with the earliest.
+//! States for another number of ranks: the new ranks share the positions that the old ranks have not delivered
+//! (`order/segments.rs`), or a stream's parts, as lanes (`source/stream/lanes.rs`). Padding and a dropped last batch
+//! start anew. The numbers by which mixed batches are drawn go on after those of the rank that is farthest ahead.
 
 #[cfg(test)]
 mod tests;

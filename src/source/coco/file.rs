@@ -1,7 +1,7 @@
 //! The annotation file, read from front to back into rows of fixed length.
 //!
-//! A fault of an image or an annotation makes its sample a bad one. The file is refused if no image can be trusted,
-//! because classes contradict each other or an annotation names no image.
+//! A fault of an image or an annotation makes its sample a bad one. The file is refused if classes contradict each
+//! other or an annotation names no image.
 
 use super::ids::{Id, Ids};
 use super::keypoints::flip_index;

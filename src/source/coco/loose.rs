@@ -1,6 +1,5 @@
 //! JSON as Python's `json` module and pycocotools read it: NaN and Infinity are numbers, `1.0` is the number 1, an
-//! image's number may be text, the last of equal keys counts, and values of wrong types are noticed where they are
-//! used.
+//! image's number may be text, and the last of equal keys counts.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};

@@ -1,5 +1,5 @@
-//! Objects of images in Parquet files, as Hugging Face stores them: a column `objects`, a struct of lists or a list of
-//! structs. A repetition level of 1 begins an object, and one of 2 is a further number of it.
+//! Objects of images in Parquet files: a column `objects`, a struct of lists or a list of structs. A repetition level
+//! of 1 begins an object, and one of 2 is a further number of it.
 
 use super::columns::{column_names, damaged, guarded, reader};
 use crate::error::{Error, Result};

@@ -2,14 +2,11 @@
 //!
 //! Random access and streams must agree about every sample and about all damage, so each format has one parser
 //! (`parser`). A record that cannot be parsed, together with the rest of its shard, becomes one sample whose reading
-//! fails, so the policy decides about it. Lengths from files are compared with the file's length before anything is
-//! allocated. RecordIO's `.idx` is not read: the order of the `.rec` counts, as in DALI's reader. Files are read by
+//! fails. Lengths from files are compared with the file's length before anything is allocated. Files are read by
 //! position, because a mapped file that is truncated raises SIGBUS.
 //!
 //! [`RecordShards`] reads remote shards at random over another reader by position. Its window grows to 1 MiB where less
-//! than 32 kB lie between headers, because a request's delay costs as much as reading 32 kB. A sample is one range of
-//! exactly its own bytes, because aligned blocks would fetch many times as much. Faults of the network are
-//! `Error::Stream`, which no policy skips.
+//! than 32 kB lie between headers, because a request's delay costs as much as reading 32 kB.
 
 pub(crate) mod bytes;
 pub(crate) mod entry;

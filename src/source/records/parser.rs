@@ -1,5 +1,5 @@
 //! One parser for each format, both for shards that are read in any order and for streams. It goes from record to
-//! record over [`Bytes`], reports where images lie, and copies their bytes if they cannot be read again.
+//! record over [`Bytes`], reports where images lie, and copies bytes that cannot be read again.
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault};

@@ -1,6 +1,6 @@
 //! Lanes: the parts of an epoch of a stream that stay the same when the number of ranks changes. An epoch that began
 //! with w partitions has w lanes. Rank r of v gets the lanes r, r + v, and so on, and always reads from the lane that
-//! has delivered fewest samples. A sample's index, and with it its pixels, follow from its place in its lane.
+//! has delivered fewest samples.
 
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};

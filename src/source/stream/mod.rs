@@ -1,19 +1,15 @@
-//! Samples that come one after another, from a pipe or from remote shards.
+//! Samples that come one after another.
 //!
 //! `Feed` gives the workers of an epoch the samples by position. One worker at a time pulls the next sample, without
 //! the lock, so a stalled writer does not hold up a worker whose sample has come. A sample's index is its place in the
-//! order of delivery, counted over all ranks in turn, so no two ranks draw the same numbers. Damage is a bad sample,
-//! and the rest of its shard is lost. If a stream breaks off (`Error::Stream`), the epoch ends under every policy.
+//! order of delivery, counted over all ranks in turn. Damage is a bad sample, and the rest of its shard is lost.
 //!
 //! The state of a shuffled stream holds the shard and byte to continue from, the place of each sample of the window,
-//! the number of samples received, and the versions of these shards. It is taken once for each in-flight batch, so that
-//! it belongs to the batch that the consumer was given. On resuming, only the window is read again; replaying the draws
-//! would need the size of every earlier image. A sample that is not at its place, or a shard of another version (for
-//! files: another size), is an error. A pipe is read again from its start. `lanes` lets an epoch go on with another
-//! number of ranks.
+//! the number of samples received, and the versions of these shards. On resuming, only the window is read again;
+//! replaying the draws would need the size of every earlier image.
 //!
 //! One thread of tokio, which object_store needs, fetches remote shards (`remote`). Callers never block on that
-//! runtime, so they may be inside or outside of any other. The tag and size of each answer reveal a shard that changes.
+//! runtime, so they may be inside or outside of any other.
 
 #[cfg(feature = "cloud")]
 mod cache;

@@ -1,6 +1,5 @@
-//! Remote shards: at web servers that support ranges, in S3 and compatible stores, at Google and in Azure. Streams
-//! fetch a shard in ranges of [`RANGE_BYTES`], [`AHEAD`] of them at once. A failed range is requested again, with
-//! growing pauses.
+//! Remote shards. Streams fetch a shard in ranges of [`RANGE_BYTES`], [`AHEAD`] of them at once. A failed range is
+//! requested again, with growing pauses.
 
 use super::cache::{Cache, ShardCache};
 use super::shards::{Shard, Shards};

@@ -1,5 +1,5 @@
 //! Measures how long an epoch takes as augmentation grows: the comparison that Amazon and NVIDIA published
-//! ([`SAGEMAKER_DALI`]). Trial A augments on the CPU, trial B on the GPU. Trial A's operations also run on the GPU.
+//! ([`SAGEMAKER_DALI`]).
 
 mod answer;
 mod plots;

@@ -1,5 +1,5 @@
-//! Finds the smallest pipeline configuration that keeps a training step busy. Entry points are off, because with them
-//! speed depends on how often an image has come before.
+//! Finds the smallest pipeline configuration that keeps a training step busy. Entry points are off, so that all epochs
+//! are alike.
 
 mod ranking;
 mod settings;

@@ -1,6 +1,5 @@
-//! Finds out why a trainer waits, by measuring the pipeline, its parts, and with one part of its work done twice.
-//! Leaving a part out would decode other pixels. Other processes slow all stages alike, so a busy machine is a finding
-//! of its own.
+//! Finds out why a trainer waits, by measuring the pipeline, its parts, and with one part of its work done twice:
+//! leaving a part out would decode other pixels.
 
 mod findings;
 mod measured;

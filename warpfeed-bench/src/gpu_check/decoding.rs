@@ -1,8 +1,7 @@
 //! Comparison of a device's decoders with the CPU's.
 //!
-//! The crate's own decoder must have the CPU's bytes. nvJPEG rounds and interpolates color in other ways, so single
-//! values differ by 50 and more. These errors average out, so the means of an image and of blocks of 8 x 8 pixels
-//! decide.
+//! The crate's own decoder must have the CPU's bytes. nvJPEG rounds and interpolates in other ways: single values
+//! differ by 50 and more, so the means of an image and of blocks of 8 x 8 pixels decide.
 
 use super::inputs::Inputs;
 use serde::Serialize;

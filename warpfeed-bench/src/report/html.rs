@@ -1,5 +1,5 @@
-//! A report as one HTML page without other files, network or scripts. Where the window is narrower than a table, each
-//! row becomes a block with the columns' names.
+//! A report as one HTML page without other files, network or scripts. In a narrow window each row of a table becomes a
+//! block.
 
 use super::{Cell, Plot, Report, ReportTable};
 use crate::published::Publication;

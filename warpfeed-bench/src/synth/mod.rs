@@ -1,6 +1,6 @@
-//! Synthetic images that load a pipeline like photographs: blurry scenes with objects, shadows and sensor grain. Their
-//! JPEGs take as many bytes as photographs of their size on the web, or 2.2 bits a pixel for images of 2 and 12 Mpx.
-//! Hue, texture and objects follow the class, so a small network can learn them. Every machine makes the same image.
+//! Synthetic images that load a pipeline like photographs: blurry scenes with objects, shadows and sensor grain, whose
+//! JPEGs take as many bytes. Hue, texture and objects follow the class, so a small network can learn them. Every
+//! machine makes the same image.
 
 // Integers, single floats as IEEE 754 fixes them, and sine and cosine from `libm` are the same on every machine.
 

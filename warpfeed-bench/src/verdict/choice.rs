@@ -1,4 +1,4 @@
-//! The choice of the smallest case that is as good as the fastest.
+//! The choice of the smallest case that is not distinguishable from the fastest.
 
 use super::{Verdict, in_turn, median};
 

@@ -1,12 +1,9 @@
-//! Comparing sets of rounds: whether two cases differ, by how much, and how many rounds can tell.
+//! Whether two cases differ, by how much, and how many rounds can tell.
 //!
-//! The Mann-Whitney test (Wilcoxon's rank sum) compares two cases, with its exact distribution. It assumes no
-//! distribution of times, and a stalled round costs it no more the longer it stalled.
-//!
-//! A report contains a false verdict with a probability of at most [`LEVEL`]. Each comparison gets an equal share
-//! (Bonferroni). If the fastest case is chosen by the same rounds, all pairs count. Intervals are those of Hodges
-//! and Lehmann at the same level. Differences below [`SMALLEST`] are never reported: two builds of one source differ by
-//! as much.
+//! The exact Mann-Whitney test (Wilcoxon's rank sum) compares two cases, without assuming a distribution of times. A
+//! report contains a false verdict with a probability of at most [`LEVEL`]: each comparison gets an equal share
+//! (Bonferroni). If the fastest case is chosen by the same rounds, all pairs count. Intervals are those of Hodges and
+//! Lehmann at the same level. Two builds of one source differ by [`SMALLEST`], so smaller differences are not reported.
 
 mod choice;
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Copies: images of equal bytes, and candidates whose hashes differ in at most [`MAX_DISTANCE`] bits. Two such hashes
-//! agree in one of 7 bands at least. So the images are sorted by each band, and compared within it.
+//! agree in one of 7 bands at least, so images are sorted by each band.
 
 use super::finding::Finding;
 use super::look::MAX_DISTANCE;

@@ -1,8 +1,5 @@
-//! The look of an image: a hash that finds candidates, and the comparison that confirms them.
-//!
-//! The hash is pHash with 63 bits. Images of little contrast have no hash, because its bits would be noise. Candidates
-//! are copies if, at 64 x 64 pixels or less, the root mean square difference of their colors is at most
-//! [`MAX_DIFFERENCE`] of their contrast. docs/audit.md says what that finds.
+//! The look of an image: a hash that finds candidates (pHash, 63 bits), and the comparison that confirms them. Images
+//! of little contrast have no hash, because its bits would be noise. docs/audit.md says what that finds.
 
 use warpfeed::image::{Image, Pixel, Size};
 use warpfeed::internal::oriented;

@@ -1,4 +1,4 @@
-//! What is held of each image in memory: 40 bytes.
+//! The facts of each image that an audit keeps in memory: 40 bytes.
 
 use super::finding::Finding;
 use super::record::Record;

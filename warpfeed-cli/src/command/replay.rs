@@ -1,4 +1,4 @@
-//! `warpfeed replay`: batches of a logged run, made again.
+//! `warpfeed replay`: reproduces batches of a logged run.
 
 use super::options::PipelineOptions;
 use super::output::{escape, print, print_json};

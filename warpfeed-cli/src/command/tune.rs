@@ -1,4 +1,4 @@
-//! `warpfeed tune`: finds the smallest configuration that is as good as the fastest.
+//! `warpfeed tune`: finds the smallest configuration that is not slower than the fastest.
 
 use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;

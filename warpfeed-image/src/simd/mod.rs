@@ -1,6 +1,5 @@
 //! Vector instructions: the level that may be used, loops compiled for it, and casts of floats without the checks that
-//! keep compilers from vectorizing. Code for one processor is in a file with its name: here and in `decode::lanes` in
-//! `x86.rs`.
+//! keep compilers from vectorizing. Code for x86 is in `x86.rs`, here and in `decode::lanes`.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]

@@ -4,14 +4,13 @@
 //! complete, it queues the kernels (`kernels`, `batch`).
 //!
 //!
-//! Kernels flag everything unusual, and only the CPU decides whether an image is bad. For this the host waits once in
-//! each batch for one word per image, right after the Huffman kernels. The CPU decodes flagged images into the place of
-//! their pixels before other stages are queued. The Huffman kernels have few threads and run for long. So those of
-//! several batches run at the same time, on as many streams as threads can wait for the words of batches.
+//! Kernels flag everything unusual. The host waits once in each batch for one word per image, right after the Huffman
+//! kernels, and decodes flagged images into the place of their pixels before other stages are queued. The Huffman
+//! kernels have few threads and run for long, so those of several batches run at the same time.
 //!
-//! If the places of an image's MCUs are known, from an earlier epoch or from the CPU, only the part's MCUs are decoded.
-//! Otherwise the places are learned (`learning`): one copy per batch brings them back, and they are stored when the
-//! batch's memory is used again, or at the end of the epoch.
+//! If the places of an image's MCUs are known, only the part's MCUs are decoded. Otherwise they are learned
+//! (`learning`): one copy per batch brings them back, and they are stored when the batch's memory is used again, or at
+//! the end of the epoch.
 
 mod batch;
 mod decoder;

@@ -1,5 +1,5 @@
-//! Measurements on a device, only for experiments: decoders alone (`decode_only`, `alone`), nvJPEG's pixels of an image
-//! (`decode_whole`), and training steps of fixed length (`spin`) and of a fixed amount of work (`fixed_work`).
+//! Measurements on a device, for experiments: decoders alone, nvJPEG's pixels of an image, and training steps of fixed
+//! length (`spin`) or of fixed work (`fixed_work`).
 
 mod alone;
 pub(crate) mod decode_only;

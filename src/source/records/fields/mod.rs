@@ -1,8 +1,6 @@
 //! Fields in records: where they are, and how they are read.
 //!
-//! WebDataset has them in the part `json`, and masks and auxiliary images in parts of their own. TFRecord has the
-//! features of TensorFlow's detection sets, or the JSON of `pack` in a feature. A parser only copies them. The worker
-//! that decodes the image reads them, because they are compared with its size.
+//! A parser only copies them. The worker that decodes the image reads them, because they are compared with its size.
 
 mod features;
 mod json;

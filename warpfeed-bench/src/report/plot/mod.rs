@@ -1,8 +1,6 @@
-//! Plots as SVG, with their figures in words for screen readers.
-//!
-//! Plots are 440 units wide: text is readable on a phone, and two plots fit side by side in a browser. A bar that would
-//! dwarf the rest is cut, and says so. Colors are Okabe and Ito's, darkened to a contrast of 3 to 1. Labels or marks
-//! differ wherever colors do. Vermilion marks published figures only.
+//! Plots as SVG, with their figures in words for screen readers. They are 440 units wide: readable on a phone, and two
+//! fit side by side. A bar that would dwarf the rest is cut. Colors are Okabe and Ito's, darkened to a contrast of 3 to
+//! 1. Vermilion marks published figures only.
 
 mod bars;
 #[cfg(test)]
