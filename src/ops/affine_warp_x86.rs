@@ -25,7 +25,7 @@ const DOUBT: f32 = 1.0 / 4096.0;
 
 /// Makes the needed pixels and returns true. Returns false if the processor has no AVX2, or if the image is too small
 /// or too large.
-pub(super) fn bilinear(seen: Seen<'_>, matrix: [f64; 6], fill: Fill, needed: &Needed, out: &mut Image) -> bool {
+pub(super) fn bilinear(seen: Seen<'_>, matrix: [f64; 6], fill: Fill, needed: &Needed<'_>, out: &mut Image) -> bool {
     let (held, stored) = (seen.image.part(), seen.stored());
     // Indices of pixels are 32-bit lanes, and each pixel needs neighbors to the right and below.
     if !has_avx2() || seen.image.pixels().len() > i32::MAX as usize || stored.width < 2 || stored.height < 2 {
@@ -41,9 +41,8 @@ pub(super) fn bilinear(seen: Seen<'_>, matrix: [f64; 6], fill: Fill, needed: &Ne
         exact: seen.exact,
         fill,
     };
-    for y in 0..needed.part.height {
+    for (y, columns) in needed.rows() {
         let line = Line::new(seen, matrix, fill, needed.part.y + y);
-        let columns = needed.columns(y);
         let mut first = needed.part.x + columns.start as u32;
         for segment in out.row_mut(y)[columns].chunks_mut(SEGMENT) {
             make_segment(&source, &line, first, segment);

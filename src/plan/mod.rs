@@ -15,7 +15,8 @@
 //!
 //! A pass from the output backwards determines which part of each stage's result is read, down to the rectangle that
 //! must be decoded. Of two bounds the tighter one counts: the box of the step, which grows with every turn, and the
-//! corners followed through all steps, with a margin for rounding.
+//! corners followed through all steps, with a margin for rounding. Where stages sample one after the other, each makes
+//! only the pixels around the points of the next one.
 
 pub(crate) mod view;
 
@@ -290,16 +291,19 @@ fn last(seen: ImageView, stages: &mut Vec<Stage<'_>>) -> Last {
 
 impl Stage<'_> {
     /// The pixels of the result that are needed.
-    pub(crate) fn needed(&self) -> Needed {
-        Needed { part: self.part, points: self.sampled }
+    pub(crate) fn needed(&self) -> Needed<'_> {
+        Needed { part: self.part, points: self.sampled.as_ref() }
     }
 
     /// The part of the image that the stage reads, and the points of it where it samples.
     fn needs(&self) -> (Rect, Option<Points>) {
         let part = self.view.reach(self.reads());
         let StageWork::Affine(warp) = self.work else { return (part, None) };
-        let points = warp.points(&self.needed()).mapped(self.view.exact.matrix());
-        (points.grown(REACH_PX).within(part), Some(points))
+        let exact = self.view.exact;
+        // At points outside of the view, its edge is read.
+        let view = exact.rect(Rect::full(self.view.size));
+        let points = warp.points(&self.needed()).mapped(exact.matrix()).clamped(view);
+        (points.as_ref().map_or(part, |points| points.within(REACH_PX, part)), points)
     }
 
     /// The part of the view that the stage reads.

@@ -319,11 +319,11 @@ fn views_are_sampled_as_their_images() {
 /// In a row of operations that sample, each makes only the pixels that the next one reads.
 #[test]
 fn rows_of_rotations_make_all_that_is_read() {
-    let size = Size::new(140, 101);
+    let size = Size::new(240, 171);
     let rgb = image(size, 8).to_rgb();
     let file = [format!("P6 {} {} 255\n", size.width, size.height).as_bytes(), &rgb].concat();
     let mut rng = ChaCha8Rng::seed_from_u64(8);
-    for case in 0..120 {
+    for case in 0..200 {
         let mut ops = Vec::<Op>::new();
         let fill = if case % 2 == 0 { Fill::EDGE } else { Fill::Color([9, 99, 199]) };
         for _ in 0..rng.random_range(2..=5) {
@@ -340,8 +340,16 @@ fn rows_of_rotations_make_all_that_is_read() {
             let rotate = Rotate::new(degrees).expand(rng.random()).fill(fill).interpolation(interpolation);
             ops.push(rotate.into());
         }
+        let now = ops.iter().fold(size, |size, op| op.output_size(size).unwrap());
         match case % 4 {
-            0 => ops.push(CenterCrop::new(rng.random_range(1..60)).into()),
+            0 => {
+                // At an edge, where points lie outside of the images before.
+                let side = rng.random_range(1..30);
+                let place = |length: u32| [0, (length - side) as i32, (length / 3) as i32];
+                let (x, y) = (place(now.width), place(now.height));
+                let [x, y] = [x, y].map(|places| places[rng.random_range(0..3)]);
+                ops.push(Crop::new(x, y, side).into());
+            }
             1 => ops.push(Resize::new(Size::new(40, 30)).into()),
             2 => ops.extend([CenterCrop::new(50).into(), Resize::new(Size::new(40, 30)).into()]),
             _ => {}
