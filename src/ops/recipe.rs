@@ -59,6 +59,50 @@ pub(crate) fn draw_recipe(
     Ok(Recipe { ops: recipe.ops, is_padded: recipe.is_padded })
 }
 
+impl Transform {
+    /// Draws the transform's operations for a sample, within a transform of the caller's own
+    /// ([`CustomTransform`](super::CustomTransform)) that chooses by class, index or size. It takes 256 bits of `rng`,
+    /// whatever it draws.
+    ///
+    /// ```
+    /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// use warpfeed::ops::{CustomTransform, Op, SampleInfo, SampleRng, Transform};
+    /// use warpfeed::prelude::*;
+    ///
+    /// /// The transform of each class.
+    /// struct OfClass(Vec<Transform>);
+    ///
+    /// impl CustomTransform for OfClass {
+    ///     fn name(&self) -> &'static str {
+    ///         "of_class"
+    ///     }
+    ///     fn draw(&self, rng: &mut SampleRng, sample: &SampleInfo<'_>) -> warpfeed::Result<Vec<Op>> {
+    ///         self.0[sample.label.unwrap_or(0) as usize].draw(rng, sample)
+    ///     }
+    /// }
+    ///
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let source = EncodedImages::new([(jpeg.clone(), 0), (jpeg, 1)]);
+    /// let of_class = OfClass(vec![random_horizontal_flip(1.0), random_rotation(-5.0..=5.0)]);
+    /// let pipeline = Pipeline::builder(source).transform(of_class).transform(CenterCrop::new(8)).build()?;
+    /// assert!(matches!(pipeline.recipe(0, 0)?[0], Op::Hflip(_)));
+    /// assert!(matches!(pipeline.recipe(0, 1)?[0], Op::Rotate(_)));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Parameter`](crate::Error::Parameter) for a transform that is out of range or does not fit the sample;
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for one that joins samples.
+    pub fn draw(&self, rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
+        self.validate()?;
+        let (mut rng, (as_stored, stored, before)) = (rng.fork(), sample.unmoved());
+        let mut recipe = RecipeBuilder::new(&mut rng, as_stored, false, &[], false, None);
+        (recipe.stored, recipe.moved, recipe.ops) = (stored, sample.fields.cloned(), before.to_vec());
+        recipe.add(self)?;
+        Ok(recipe.ops.split_off(before.len()))
+    }
+}
+
 impl<'a> RecipeBuilder<'a> {
     fn new(
         rng: &'a mut SampleRng,

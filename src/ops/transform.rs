@@ -133,6 +133,12 @@ impl<'a> SampleInfo<'a> {
         SampleInfo { fields, unmoved: Unmoved { ops, ..self.unmoved }, ..self }
     }
 
+    /// The sample as it is stored, its size, and the operations drawn for it so far.
+    pub(super) fn unmoved(self) -> (Self, Size, &'a [Op]) {
+        let Unmoved { fields, ops, stored } = self.unmoved;
+        (Self { fields, ..self }, stored, ops)
+    }
+
     /// The sample in this epoch.
     pub(crate) fn in_epoch(self, epoch: u64) -> Self {
         Self { epoch, ..self }

@@ -373,7 +373,8 @@ impl<I> Batch<I> {
 /// The error of a batch whose labels are asked for and that has none.
 fn no_labels() -> Error {
     let expected = "a source with labels: its images have none. Name the field that holds them (RecordOptions::label, \
-                    --label-field), give labels (SourceExt::relabel), or train on targets or fields";
+                    --label-field), give labels (SourceExt::relabel), take the images alone (Batch::into_images), or train \
+                    on targets or fields";
     Error::parameter("Batch::labels", "source", expected, "one without labels")
 }
 

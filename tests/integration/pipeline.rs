@@ -1366,3 +1366,83 @@ fn any_pipeline_can_be_replayed() {
         }
     }
 }
+
+#[test]
+fn a_transform_of_the_callers_own_draws_others() {
+    use std::sync::{Arc, Mutex};
+    use warpfeed::fields::{BoxFormat, Boxes, Fields, Mask, MaskValues};
+    use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    use warpfeed::ops::{
+        CustomTransform, Hflip, Op, RandomMosaic, Rotate, SampleInfo, SampleRng, SizeEffect, Transform, repeat,
+    };
+    use warpfeed::prelude::*;
+
+    struct Draws(Transform);
+    impl CustomTransform for Draws {
+        fn name(&self) -> &'static str {
+            "draws"
+        }
+        fn draw(&self, rng: &mut SampleRng, sample: &SampleInfo<'_>) -> warpfeed::Result<Vec<Op>> {
+            let ops = self.0.draw(rng, sample)?;
+            // Whatever was drawn, the numbers after it are the same.
+            let rotate = Rotate::new(rng.uniform(0.0, 9.0));
+            Ok(ops.into_iter().chain([rotate.into()]).collect())
+        }
+        fn size_effect(&self) -> SizeEffect {
+            SizeEffect::Varies
+        }
+        fn fields_follow(&self) -> bool {
+            true
+        }
+    }
+    let size = Size::new(64, 48);
+    let jpeg = encode_jpeg(&Image::new(size), &JpegOptions::default()).unwrap();
+    let source = || EncodedImages::new([(jpeg.clone(), 0)]);
+    let drawn = |transform: Transform| {
+        let builder = Pipeline::builder(source()).device(Device::Cpu).transform(CenterCrop::new(30));
+        builder.transform(Draws(transform)).transform(CenterCrop::new(8)).build().unwrap().recipe(0, 0)
+    };
+    let turns = || drawn(repeat(2, [random_rotation(-9.0..=9.0)])).unwrap();
+    assert!(matches!(&turns()[1..4], [Op::Rotate(a), Op::Rotate(b), Op::Rotate(_)] if a != b), "{:?}", turns());
+    let crop = drawn(random_resized_crop(20)).unwrap();
+    assert!(matches!(&crop[1..3], [Op::ResizedCrop(crop), _] if crop.width <= 30 && crop.height <= 30), "{crop:?}");
+    assert!(turns()[3] == crop[2] && turns() == turns());
+    assert!(drawn(random_horizontal_flip(1.5)).unwrap_err().is_parameter());
+    let error = drawn(RandomMosaic::new(20).into()).unwrap_err().to_string();
+    assert!(error.contains("other samples"), "{error}");
+
+    /// Keeps what it sees.
+    #[derive(Clone, Default)]
+    struct Sees(Arc<Mutex<Vec<(Size, Option<Fields>, Fields)>>>);
+    impl CustomTransform for Sees {
+        fn name(&self) -> &'static str {
+            "sees"
+        }
+        fn draw(&self, _rng: &mut SampleRng, sample: &SampleInfo<'_>) -> warpfeed::Result<Vec<Op>> {
+            self.0.lock().unwrap().push((sample.size, sample.fields.cloned(), sample.masks()?));
+            Ok(Vec::new())
+        }
+        fn fields_follow(&self) -> bool {
+            true
+        }
+    }
+    let seen = |nested: bool| {
+        let source = source().fields(["boxes", "mask"], move |_| {
+            let mask = Mask::new(size, MaskValues::U8((0..64 * 48).map(|i| (i % 251) as u8).collect()))?;
+            let boxes = Boxes::new(BoxFormat::Xyxy, vec![[21.0, 12.0, 33.0, 24.0]]);
+            Fields::new().with("boxes", boxes)?.with("mask", mask)
+        });
+        let (sees, crop) = (Sees::default(), Transform::from(CenterCrop::new(40)));
+        let last = sees.clone().into();
+        let builder = Pipeline::builder(source).device(Device::Cpu).fields(["boxes", "mask"]).transform(Hflip);
+        let builder = match nested {
+            true => builder.transform(Draws(repeat(1, [crop, last]))),
+            false => builder.transform(crop).transform(last),
+        };
+        builder.transform(CenterCrop::new(30)).build().unwrap().epoch(0).next().unwrap().unwrap();
+        sees.0.lock().unwrap().pop().unwrap()
+    };
+    assert_eq!(seen(false), seen(true), "in a list, and within another transform");
+    let (size, fields, masks) = seen(true);
+    assert!(size == Size::new(40, 40) && fields.unwrap().boxes().is_some() && masks.get("mask").is_some());
+}
