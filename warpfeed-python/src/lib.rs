@@ -7,6 +7,7 @@ mod epoch;
 mod error;
 mod forks;
 mod group;
+mod images;
 mod memory;
 mod objects;
 mod panics;
@@ -71,6 +72,8 @@ mod _warpfeed {
     use super::epoch::Epoch;
     #[pymodule_export]
     use super::group::Group;
+    #[pymodule_export]
+    use super::images::{decode, image_size};
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[pymodule_export]

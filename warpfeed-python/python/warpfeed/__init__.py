@@ -25,6 +25,7 @@ from ._errors import (
     ParameterError,
     UnsupportedError,
 )
+from ._images import decode
 from ._preprocessor import Preprocessor
 from ._warpfeed import Source, Tensor, __version__
 
@@ -42,6 +43,7 @@ __all__ = [
     "Tensor",
     "UnsupportedError",
     "__version__",
+    "decode",
     "open",
     "presets",
 ]

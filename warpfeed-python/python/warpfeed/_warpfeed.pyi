@@ -14,8 +14,10 @@ __all__ = [
     "Tensor",
     "__version__",
     "command",
+    "decode",
     "end",
     "hugging_face_ops",
+    "image_size",
     "preset",
     "presets",
     "settings",
@@ -23,6 +25,8 @@ __all__ = [
 ]
 
 def preset(name: str) -> tuple[str, str | None, list[str]]: ...
+def image_size(data: Any, exif: bool) -> tuple[int, int]: ...
+def decode(data: Any, out: Any, exif: bool, part: tuple[int, int, int, int] | None) -> None: ...
 def presets() -> list[str]: ...
 def settings() -> list[str]: ...
 def timm_ops(text: str) -> str: ...
