@@ -355,6 +355,38 @@ def _torchvision(dataset: Any) -> Found | None:
     return Found(source, transform, ignores_exif=True, target_transform=to_target, like=dataset)
 
 
+class _Same:
+    """An object that equals itself alone."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.of is self.of
+
+
+def contents(dataset: Any) -> Any:
+    """What a converted data set has now: another value means that it was changed. Transforms count by identity."""
+    if known(dataset, "torch.utils.data") == "Subset":
+        return list(dataset.indices), contents(dataset.dataset)
+    if known(dataset, "torch.utils.data") == "ConcatDataset":
+        return [contents(part) for part in dataset.datasets]
+    if known(dataset, "datasets") == "Dataset":
+        return _Same(dataset.data), _Same(dataset._indices), dataset.format["type"], list(dataset.format["columns"])
+    name = type(dataset).__name__
+    labels: Any = ()
+    if known(dataset, "timm.data") == "ImageDataset":
+        labels = list(dataset.reader.samples)
+    elif known(dataset, "torchvision.datasets") in _FILES:
+        labels = list(getattr(dataset, _FILES[name])), list(getattr(dataset, "_labels", ()))
+    elif known(dataset, "torchvision.datasets") in _ARRAYS:
+        labels = _Same(dataset.data), [int(label) for label in getattr(dataset, _ARRAYS[name])]
+    else:
+        return None
+    own = (getattr(dataset, name, None) for name in ("transform", "target_transform", "transforms", "loader"))
+    return [labels, *map(_Same, own)]
+
+
 def _is_standard(transforms: Any, transform: Any, to_target: Any) -> bool:
     """Whether transforms of image and target are one for each."""
     if transforms is None:
