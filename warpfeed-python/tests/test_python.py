@@ -531,6 +531,43 @@ def test_draws_of_steps_do_not_depend_on_threads(pictures: Path) -> None:
             assert_equal(own, other)
 
 
+def test_a_training_draws_what_it_draws_with_torch(pictures: Path) -> None:
+    """Steps and data sets in Python have generators of their own, whatever the training draws meanwhile."""
+
+    def drawn(loader: Any) -> list[float]:
+        torch.manual_seed(5)
+        return [torch.rand(400).sum().item() for _ in range(2) for _ in loader for _ in range(50)]
+
+    step = sets.ImageFolder(pictures, tv.Compose([*STEPS, noisy]))
+    for dataset in (step, Indexed(pictures, tv.Compose([*STEPS, noisy]))):
+        theirs = drawn(data.DataLoader(dataset, 2, shuffle=True, num_workers=2))
+        assert drawn(DataLoader(dataset, 2, shuffle=True, num_workers=2)) == theirs
+        assert drawn(DataLoader(dataset, 2, shuffle=True, num_workers=0)) == theirs
+
+
+class Told(data.Dataset):
+    """Gives the number that it was told last."""
+
+    number = 0
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> int:
+        return self.number
+
+
+def test_workers_of_an_epoch_have_the_data_set_of_that_time() -> None:
+    for persistent in (False, True):
+        for kind in (data.DataLoader, DataLoader):
+            dataset = Told()
+            loader = kind(dataset, 2, num_workers=1, persistent_workers=persistent)
+            got = []
+            for dataset.number in (1, 2):
+                got += [batch.tolist() for batch in loader]
+            assert got == [[1, 1], [1, 1]] + [[1, 1] if persistent else [2, 2]] * 2
+
+
 def test_processes_give_what_torchs_give(pictures: Path) -> None:
     for name in ("rows", "index in place of a label", "samples together"):
         assert_torchs(DATASETS[name](pictures), python_workers=2)
