@@ -544,6 +544,23 @@ def test_a_training_draws_what_it_draws_with_torch(pictures: Path) -> None:
         assert drawn(DataLoader(dataset, 2, shuffle=True, num_workers=0)) == theirs
 
 
+def test_steps_compute_in_one_thread(pictures: Path) -> None:
+    """As in torch's workers; the training has its own number again."""
+    seen = set()
+
+    def step(image: Any) -> Any:
+        seen.add(torch.get_num_threads())
+        return image
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        list(DataLoader(sets.ImageFolder(pictures, tv.Compose([*STEPS, step])), 4, check=False))
+        assert seen == {1} and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 class Told(data.Dataset):
     """Gives the number that it was told last."""
 
