@@ -561,6 +561,20 @@ def test_steps_compute_in_one_thread(pictures: Path) -> None:
         torch.set_num_threads(before)
 
 
+def test_a_path_without_what_pillow_opens_is_refused_or_said(tmp_path: Path) -> None:
+    """torchvision's ImageFolder has BMP and TIFF, a path has not."""
+    (tmp_path / "class").mkdir()
+    for name in "1.png", "2.bmp":
+        Image.new("RGB", (9, 9)).save(tmp_path / "class" / name)
+    with pytest.warns(UserWarning, match=r"1 \.bmp left out"):
+        assert len(DataLoader(str(tmp_path), 2).dataset) == 1
+    Image.new("RGB", (9, 9)).save(tmp_path / "class" / "3.tif")
+    with pytest.raises(warpfeed.UnsupportedError, match="torchvision's ImageFolder as the data set reads") as refused:
+        DataLoader(str(tmp_path), 2)
+    assert "::" not in str(refused.value)
+    assert len(folder(tmp_path)) == len(assert_torchs(folder(tmp_path)).dataset) == 3
+
+
 class Told(data.Dataset):
     """Gives the number that it was told last."""
 
@@ -688,7 +702,14 @@ def annotated(pictures: Path, folder: Path, has_masks: bool = True) -> Path:
     files = sorted(str(path.relative_to(pictures)) for path in pictures.rglob("*.*"))
     images = [{"id": 10 + i, "file_name": name, "width": 20, "height": 16} for i, name in enumerate(files)]
     objects = [
-        {"id": i * 2 + j, "image_id": 10 + i, "category_id": 1 + j, "bbox": [1 + i % 4, 2, 5, 4], "area": 20, "iscrowd": 0}
+        {
+            "id": i * 2 + j,
+            "image_id": 10 + i,
+            "category_id": 1 + j,
+            "bbox": [1 + i % 4, 2, 5, 4],
+            "area": 20,
+            "iscrowd": 0,
+        }
         | ({"segmentation": [[1, 2, 9, 2, 9, 8, 1, 8]]} if has_masks else {})
         for i in range(len(files))
         for j in range(i % 3)
