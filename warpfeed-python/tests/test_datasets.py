@@ -233,7 +233,9 @@ def test_columns_of_hugging_face_are_delivered_by_name() -> None:
     )
     columns = {"pixel_values": "image", "labels": "label", "caption": "text", "weight": "weight"}
     for options in ({}, {"num_workers": 0}):
-        got = list(DataLoader(own.select([2, 0, 3]), 2, columns=columns, shuffle=True, **options))
+        loader = DataLoader(own.select([2, 0, 3]), 2, columns=columns, shuffle=True, **options)
+        assert set(loader._found.target_of.numbers) == {"label", "weight"}, "the others are read row by row"
+        got = list(loader)
         assert sum(len(batch["labels"]) for batch in got) == 3
         for batch in got:
             assert list(batch) == list(columns) and batch["pixel_values"].shape[1:] == (3, 8, 8)

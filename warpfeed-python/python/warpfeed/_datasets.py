@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import _warpfeed
@@ -156,9 +156,19 @@ class _Columns:
 
     rows: Any
     names: dict[str, str]
+    numbers: dict[str, list[Any]] = field(default_factory=dict)
+    """Columns of numbers, which take long to read one by one."""
+
+    def __post_init__(self) -> None:
+        for column in set(self.names.values()) if self.rows is not None else ():
+            kind = str(getattr(self.rows.features[column], "dtype", None))
+            if re.fullmatch(r"u?int\d+|float\d+|bool", kind) and self.rows.format["type"] is None:
+                self.numbers[column] = list(self.rows[column])
 
     def __call__(self, index: int) -> dict[str, Any]:
-        row = self.rows[index]
+        rest = set(self.names.values()) - set(self.numbers)
+        row = self.rows[index] if rest else {}
+        row = row | {column: numbers[index] for column, numbers in self.numbers.items()}
         return {name: row[column] for name, column in self.names.items()}
 
 

@@ -105,6 +105,13 @@ class Options(TypedDict, total=False):
 def join(samples: list[Any], images: Any) -> Any:
     """A batch of samples, as torch's default_collate makes it. Images that are still where the native batch has them are
     not copied."""
+    if isinstance(images, torch.Tensor) and all(type(sample) is dict for sample in samples):
+        name = next((name for name, one in samples[0].items() if _is_still(one, images[0])), None)
+        if name is not None and all(
+            _is_still(sample.get(name), of) for sample, of in zip(samples, images, strict=True)
+        ):
+            others = data.default_collate([{**sample, name: 0} for sample in samples])
+            return {**others, name: images}
     pairs = all(type(sample) is tuple and len(sample) == 2 for sample in samples)
     found = [sample[0] for sample in samples] if pairs else samples
     if not isinstance(images, torch.Tensor) or not all(map(_is_still, found, images)):
