@@ -233,7 +233,9 @@ def test_columns_of_hugging_face_are_delivered_by_name() -> None:
     )
     columns = {"pixel_values": "image", "labels": "label", "caption": "text", "weight": "weight"}
     for options in ({}, {"num_workers": 0}):
-        got = list(DataLoader(own.select([2, 0, 3]), 2, columns=columns, shuffle=True, **options))
+        loader = DataLoader(own.select([2, 0, 3]), 2, columns=columns, shuffle=True, **options)
+        assert set(loader._found.target_of.numbers) == {"label", "weight"}, "the others are read row by row"
+        got = list(loader)
         assert sum(len(batch["labels"]) for batch in got) == 3
         for batch in got:
             assert list(batch) == list(columns) and batch["pixel_values"].shape[1:] == (3, 8, 8)
@@ -312,3 +314,38 @@ def test_detection_fields_have_image_ids_and_a_base(scenes: Path) -> None:
         assert all(image.dim() == 3 for image in one["images"])
     images, targets = next(iter(Numpy(own, 5, **options)))
     assert numpy.array_equal(targets[0]["boxes"], from_0[0]["targets"][0]["boxes"]) and len(images) == 5
+
+
+def changes(dataset: Any) -> dict[str, Any]:
+    """What a training script may change after its loader was made."""
+    return {
+        "another transform": lambda: setattr(dataset, "transform", tv.Compose([tv.Resize((6, 4)), tv.ToTensor()])),
+        "a transform's size": lambda: setattr(dataset.transform.transforms[0], "size", (4, 6)),
+        "a further transform": lambda: dataset.transform.transforms.append(tv.Normalize([0.5] * 3, [0.5] * 3)),
+        "a target_transform": lambda: setattr(dataset, "target_transform", lambda label: label + 10),
+        "the samples": lambda: dataset.samples.reverse(),
+        "a label": lambda: dataset.samples.__setitem__(0, (dataset.samples[0][0], 9)),
+    }
+
+
+@pytest.mark.parametrize("change", changes(None))
+@pytest.mark.parametrize("part", [False, True])
+def test_what_is_changed_after_the_loader_was_made_counts(tmp_path: Path, change: str, part: bool) -> None:
+    (tmp_path / "class").mkdir()
+    pictures(tmp_path / "class")
+    dataset = sets.ImageFolder(str(tmp_path), tv.Compose([tv.Resize((5, 5)), tv.ToTensor()]))
+    whole = torch.utils.data.Subset(dataset, [3, 1, 0]) if part else dataset
+    loader, theirs = DataLoader(whole, 2), torch.utils.data.DataLoader(whole, 2)
+    assert [images.shape for images, _ in loader] == [images.shape for images, _ in theirs]
+    changes(dataset)[change]()
+    for (images, labels), (torchs, torchs_labels) in zip(loader, theirs, strict=True):
+        assert torch.equal(labels, torchs_labels) and torch.equal(images, torchs)
+
+
+def test_an_epoch_that_goes_on_is_the_same_without_changes(tmp_path: Path) -> None:
+    """Only a change has the data set converted again."""
+    (tmp_path / "class").mkdir()
+    pictures(tmp_path / "class")
+    loader = DataLoader(sets.ImageFolder(str(tmp_path), tv.Compose([tv.RandomCrop(5), tv.ToTensor()])), 2)
+    source = loader._source
+    assert len(list(loader)) == len(list(loader)) == 2 and loader._source is source

@@ -86,8 +86,7 @@ def assert_torchs(dataset: Any, near: float = 0.0, **options: Any) -> DataLoader
     """The loader's batches are those of torch's loader."""
     ours = DataLoader(dataset, **{"batch_size": 4, "num_workers": 2, **options})
     options = {name: value for name, value in options.items() if name not in OURS}
-    # Beforehand, since threads share the process's generators.
-    theirs = list(data.DataLoader(dataset, **{"batch_size": 4, **options}))
+    theirs = data.DataLoader(dataset, **{"batch_size": 4, **options})
     assert len(ours) == len(theirs)
     for own, other in zip(ours, theirs, strict=True):
         assert_equal(own, other, near)
@@ -531,6 +530,74 @@ def test_draws_of_steps_do_not_depend_on_threads(pictures: Path) -> None:
             assert_equal(own, other)
 
 
+def test_a_training_draws_what_it_draws_with_torch(pictures: Path) -> None:
+    """Steps and data sets in Python have generators of their own, whatever the training draws meanwhile."""
+
+    def drawn(loader: Any) -> list[float]:
+        torch.manual_seed(5)
+        return [torch.rand(400).sum().item() for _ in range(2) for _ in loader for _ in range(50)]
+
+    step = sets.ImageFolder(pictures, tv.Compose([*STEPS, noisy]))
+    for dataset in (step, Indexed(pictures, tv.Compose([*STEPS, noisy]))):
+        theirs = drawn(data.DataLoader(dataset, 2, shuffle=True, num_workers=2))
+        assert drawn(DataLoader(dataset, 2, shuffle=True, num_workers=2)) == theirs
+        assert drawn(DataLoader(dataset, 2, shuffle=True, num_workers=0)) == theirs
+
+
+def test_steps_compute_in_one_thread(pictures: Path) -> None:
+    """As in torch's workers; the training has its own number again."""
+    seen = set()
+
+    def step(image: Any) -> Any:
+        seen.add(torch.get_num_threads())
+        return image
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        list(DataLoader(sets.ImageFolder(pictures, tv.Compose([*STEPS, step])), 4, check=False))
+        assert seen == {1} and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_path_without_what_pillow_opens_is_refused_or_said(tmp_path: Path) -> None:
+    """torchvision's ImageFolder has BMP and TIFF, a path has not."""
+    (tmp_path / "class").mkdir()
+    for name in "1.png", "2.bmp":
+        Image.new("RGB", (9, 9)).save(tmp_path / "class" / name)
+    with pytest.warns(UserWarning, match=r"1 \.bmp left out"):
+        assert len(DataLoader(str(tmp_path), 2).dataset) == 1
+    Image.new("RGB", (9, 9)).save(tmp_path / "class" / "3.tif")
+    with pytest.raises(warpfeed.UnsupportedError, match="torchvision's ImageFolder as the data set reads") as refused:
+        DataLoader(str(tmp_path), 2)
+    assert "::" not in str(refused.value)
+    assert len(folder(tmp_path)) == len(assert_torchs(folder(tmp_path)).dataset) == 3
+
+
+class Told(data.Dataset):
+    """Gives the number that it was told last."""
+
+    number = 0
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> int:
+        return self.number
+
+
+def test_workers_of_an_epoch_have_the_data_set_of_that_time() -> None:
+    for persistent in (False, True):
+        for kind in (data.DataLoader, DataLoader):
+            dataset = Told()
+            loader = kind(dataset, 2, num_workers=1, persistent_workers=persistent)
+            got = []
+            for dataset.number in (1, 2):
+                got += [batch.tolist() for batch in loader]
+            assert got == [[1, 1], [1, 1]] + [[1, 1] if persistent else [2, 2]] * 2
+
+
 def test_processes_give_what_torchs_give(pictures: Path) -> None:
     for name in ("rows", "index in place of a label", "samples together"):
         assert_torchs(DATASETS[name](pictures), python_workers=2)
@@ -628,6 +695,81 @@ def test_wrapped_data_sets_of_v2(pictures: Path) -> None:
     wrapped = sets.wrap_dataset_for_transforms_v2(sets.ImageFolder(pictures, both))
     assert assert_torchs(wrapped)._plan is not None
     assert assert_torchs(wrapped, collate_fn=listed)._plan is not None
+
+
+def annotated(pictures: Path, folder: Path, has_masks: bool = True) -> Path:
+    """Annotations of the pictures in COCO's form."""
+    files = sorted(str(path.relative_to(pictures)) for path in pictures.rglob("*.*"))
+    images = [{"id": 10 + i, "file_name": name, "width": 20, "height": 16} for i, name in enumerate(files)]
+    objects = [
+        {
+            "id": i * 2 + j,
+            "image_id": 10 + i,
+            "category_id": 1 + j,
+            "bbox": [1 + i % 4, 2, 5, 4],
+            "area": 20,
+            "iscrowd": 0,
+        }
+        | ({"segmentation": [[1, 2, 9, 2, 9, 8, 1, 8]]} if has_masks else {})
+        for i in range(len(files))
+        for j in range(i % 3)
+    ]
+    categories = [{"id": 1, "name": "one"}, {"id": 2, "name": "two"}]
+    path = folder / "instances.json"
+    path.write_text(json.dumps({"images": images, "annotations": objects, "categories": categories}))
+    return path
+
+
+def test_torchvisions_detection_sets(pictures: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pycocotools")
+    both = v2.Compose([v2.ToImage(), v2.RandomHorizontalFlip(1.0), v2.ToDtype(torch.float32, scale=True)])
+    file = annotated(pictures, tmp_path)
+    coco = sets.CocoDetection(pictures, str(file), transform=tv.Compose(STEPS))
+    joint = sets.wrap_dataset_for_transforms_v2(sets.CocoDetection(pictures, str(file), transforms=both))
+    captions = json.loads(file.read_text())
+    for one in captions["annotations"]:
+        one["caption"] = f"number {one['id']}"
+    file.write_text(json.dumps(captions))
+    for dataset in coco, joint, sets.CocoCaptions(pictures, str(file), transform=tv.Compose(STEPS)):
+        for options in {}, {"num_workers": 0}, {"shuffle": False, "python_workers": 1}:
+            assert_torchs(dataset, collate_fn=listed, **options)
+
+
+def test_torchvisions_sets_of_voc_and_pets(pictures: Path, tmp_path: Path) -> None:
+    base = tmp_path / "VOCdevkit" / "VOC2012"
+    pets = tmp_path / "oxford-iiit-pet"
+    for folder in "JPEGImages", "Annotations", "SegmentationClass", "ImageSets/Main", "ImageSets/Segmentation":
+        (base / folder).mkdir(parents=True)
+    for folder in "images", "annotations/trimaps":
+        (pets / folder).mkdir(parents=True)
+    names = []
+    for i, path in enumerate(sorted(pictures.rglob("*.*"))):
+        names.append(f"pet_{i}")
+        image = Image.open(path).convert("RGB")
+        image.save(base / "JPEGImages" / f"pet_{i}.jpg")
+        image.save(pets / "images" / f"pet_{i}.jpg")
+        for mask in base / "SegmentationClass" / f"pet_{i}.png", pets / "annotations" / "trimaps" / f"pet_{i}.png":
+            image.convert("L").point(lambda value: value // 100).save(mask)
+        box = "<bndbox><xmin>2</xmin><ymin>2</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+        text = f"<annotation><filename>pet_{i}.jpg</filename><object><name>cat</name>{box}</object></annotation>"
+        (base / "Annotations" / f"pet_{i}.xml").write_text(text)
+    for kind in "Main", "Segmentation":
+        (base / "ImageSets" / kind / "train.txt").write_text("\n".join(names))
+    (pets / "annotations" / "trainval.txt").write_text("".join(f"{name} 1 1 1\n" for name in names))
+    steps, both = tv.Compose(STEPS), v2.Compose([v2.ToImage(), v2.Resize((8, 8))])
+    mask = tv.Compose([tv.Resize((8, 8)), tv.PILToTensor()])
+    voc = {"root": str(tmp_path), "image_set": "train"}
+    wrapped = sets.wrap_dataset_for_transforms_v2
+    assert_torchs(sets.VOCDetection(**voc, transform=steps), collate_fn=listed)
+    assert_torchs(wrapped(sets.VOCDetection(**voc, transforms=both)), collate_fn=listed)
+    assert_torchs(sets.VOCSegmentation(**voc, transform=steps, target_transform=mask))
+    assert_torchs(wrapped(sets.VOCSegmentation(**voc, transforms=both)), collate_fn=listed)
+    for types in "category", "binary-category", "segmentation", ["category", "segmentation"]:
+        to_target = None
+        if "segmentation" in types:
+            to_target = mask if types == "segmentation" else lambda both: (both[0], mask(both[1]))
+        own = sets.OxfordIIITPet(tmp_path, target_types=types, transform=steps, target_transform=to_target)
+        assert (assert_torchs(own)._plan is None) == (types in ("category", "binary-category"))
 
 
 def test_a_training_has_torchs_losses(pictures: Path) -> None:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import _warpfeed
@@ -156,9 +156,19 @@ class _Columns:
 
     rows: Any
     names: dict[str, str]
+    numbers: dict[str, list[Any]] = field(default_factory=dict)
+    """Columns of numbers, which take long to read one by one."""
+
+    def __post_init__(self) -> None:
+        for column in set(self.names.values()) if self.rows is not None else ():
+            kind = str(getattr(self.rows.features[column], "dtype", None))
+            if re.fullmatch(r"u?int\d+|float\d+|bool", kind) and self.rows.format["type"] is None:
+                self.numbers[column] = list(self.rows[column])
 
     def __call__(self, index: int) -> dict[str, Any]:
-        row = self.rows[index]
+        rest = set(self.names.values()) - set(self.numbers)
+        row = self.rows[index] if rest else {}
+        row = row | {column: numbers[index] for column, numbers in self.numbers.items()}
         return {name: row[column] for name, column in self.names.items()}
 
 
@@ -353,6 +363,38 @@ def _torchvision(dataset: Any) -> Found | None:
     labels = _or_none(_labels([label for _, label in samples], len(samples)), "the samples")
     source = _files([os.fspath(path) for path, *_ in samples], labels, classes)
     return Found(source, transform, ignores_exif=True, target_transform=to_target, like=dataset)
+
+
+class _Same:
+    """An object that equals itself alone."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.of is self.of
+
+
+def contents(dataset: Any) -> Any:
+    """What a converted data set has now: another value means that it was changed. Transforms count by identity."""
+    if known(dataset, "torch.utils.data") == "Subset":
+        return list(dataset.indices), contents(dataset.dataset)
+    if known(dataset, "torch.utils.data") == "ConcatDataset":
+        return [contents(part) for part in dataset.datasets]
+    if known(dataset, "datasets") == "Dataset":
+        return _Same(dataset.data), _Same(dataset._indices), dataset.format["type"], list(dataset.format["columns"])
+    name = type(dataset).__name__
+    labels: Any = ()
+    if known(dataset, "timm.data") == "ImageDataset":
+        labels = list(dataset.reader.samples)
+    elif known(dataset, "torchvision.datasets") in _FILES:
+        labels = list(getattr(dataset, _FILES[name])), list(getattr(dataset, "_labels", ()))
+    elif known(dataset, "torchvision.datasets") in _ARRAYS:
+        labels = _Same(dataset.data), [int(label) for label in getattr(dataset, _ARRAYS[name])]
+    else:
+        return None
+    own = (getattr(dataset, name, None) for name in ("transform", "target_transform", "transforms", "loader"))
+    return [labels, *map(_Same, own)]
 
 
 def _is_standard(transforms: Any, transform: Any, to_target: Any) -> bool:

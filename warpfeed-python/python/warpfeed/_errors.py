@@ -88,6 +88,10 @@ _NOT_OF_PYTHON = (
     (r"\b[ui](8|16|32|64|size)\b", "a whole number"),
     (r"\bf(32|64)\b", "a number"),
     (r"with PipelineBuilder::build_ragged or build_padded", "with ragged=True or pad_to=32"),
+    (
+        r"\(ImageFolder::below reads [^)]*\)",
+        "(torchvision's ImageFolder as the data set reads .bmp and .tif too)",
+    ),
     (r"use Device::Cpu \(--device cpu\)", 'use device="cpu"'),
     (r"unknown variant", "there is no"),
     (r"unknown field", "there is no"),

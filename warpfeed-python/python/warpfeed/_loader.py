@@ -286,6 +286,7 @@ class Loader(Generic[T]):
                 stacklevel=3 if type(self).__init__ is Loader.__init__ else 5,
             )
         converted = self._steps(found, transform, preset)
+        self._found, self._converted, self._contents = found, converted, _datasets.contents(dataset)
         self._given_to_plan = self._arguments
         self._plan = plan = _plan.of(self, found, converted, self._given_to_plan)
         self._device = device
@@ -641,8 +642,25 @@ class Loader(Generic[T]):
 
     # What an iteration tells.
 
+    def _follow(self) -> None:
+        """Converts the data set and its transform again, if they were changed since the loader was made."""
+        given = self._arguments
+        contents = _datasets.contents(given["dataset"])
+        converted = self._steps(self._found, given["transform"], given["preset"])
+        if contents == self._contents and converted == self._converted:
+            return
+        again = type(self)(**given)
+        if "mix" not in self._given_to_native["settings"]:
+            again._given_to_native["settings"].pop("mix", None)
+        for name in ("_found", "_converted", "_contents", "_plan", "_source", "_given_to_native", "_ragged"):
+            setattr(self, name, getattr(again, name))
+        if self._listing is not None:
+            self._listing.samples = self._source.samples
+        self._made = None
+
     def _begin(self, iteration: Iteration[T]) -> AnyEpoch:
         with self._lock:
+            self._follow()
             if self._unsaid:
                 _, ranks = self._group() or (0, 1)
                 raise ParameterError(

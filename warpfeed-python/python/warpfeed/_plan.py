@@ -60,13 +60,17 @@ class Plan:
     """What runs in Python."""
 
     def __init__(self, work: _python.Work, what: list[str], given: Mapping[str, Any], has_processes: bool) -> None:
+        """has_processes: whether this loader can start some."""
         self.work, self.what = work, what
         self.is_all = work.dataset is not None
         """Whether the native pipeline only gives the order."""
         self.asked = given["dtype"]
         """The dtype that images get at the end."""
-        self._processes = given["python_workers"] or 0
-        self._remedy = "; python_workers=4 runs it in 4 processes" if has_processes else ""
+        # Workers are processes for what torch's would do altogether.
+        as_torch = given["num_workers"] if self.is_all and has_processes else None
+        self.processes = given["python_workers"] or as_torch or 0
+        remedy = "num_workers" if self.is_all else "python_workers"
+        self._remedy = f"; {remedy}=4 runs it in 4 processes" if has_processes else ""
         self._ahead = given["prefetch_factor"]
         self._pools: list[Any] = []
         self._samples, self._seconds = 0, 0.0
@@ -104,15 +108,16 @@ class Plan:
             jobs = _python.Batches(loader, drawn, not self.is_all)
         else:
             jobs = _python.Groups(loader, drawn, groups, None if self.is_all else self._single(loader, drawn))
-        if not self._processes:
-            threads = loader.num_workers
+        if not self.processes:
+            # The process's generators are the training's too: they are seeded while it waits.
+            threads = 0 if self.work.seeded else loader.num_workers
             return _python.Epoch(native, jobs, self.work.batch, threads, self._ahead + threads)
         from . import _workers
 
         # A forked child leaves those of its parent alone.
         free = next((pool for pool in self._pools if not pool.busy and pool.process == os.getpid()), None)
         if free is None:
-            free = _workers.Pool(self.work, self._processes, self._ahead, **loader._worker_options)
+            free = _workers.Pool(self.work, self.processes, self._ahead, **loader._worker_options)
             self._pools.append(free)
         return _workers.Epoch(native, jobs, free)
 
@@ -142,7 +147,7 @@ class Plan:
         text = ", ".join(self.what)
         if text and text not in _told:
             _told.add(text)
-            how = "in processes" if self._processes else f"one sample at a time{self._remedy}"
+            how = "in processes" if self.processes else f"one sample at a time{self._remedy}"
             warnings.warn(f"in Python, {how}: {self.said()}", stacklevel=4)
 
     def said(self) -> str:

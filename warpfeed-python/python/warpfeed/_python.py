@@ -201,6 +201,21 @@ def seeded_apart(number: int) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Has torch compute in the calling thread alone, as its workers do: an image is too small for several."""
+    torch = sys.modules.get("torch")
+    threads = 1 if torch is None else torch.get_num_threads()
+    if torch is None or threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class Native(Protocol):
     """An epoch of the native pipeline."""
 
@@ -234,7 +249,8 @@ class Epoch:
         with self._lock:
             if not self._threads:
                 batch = next(self._line.native)
-                return self._line.make(batch, self._line.jobs(batch))
+                with _one_thread():
+                    return self._line.make(batch, self._line.jobs(batch))
             made = self._line.take(self._given)
             self._given += 1
         if isinstance(made, BaseException):

@@ -55,10 +55,12 @@ class _Jobs:
 
 
 class Pool:
-    """Worker processes, which live as long as the loader."""
+    """Worker processes, which live for an epoch, or as long as the loader."""
 
-    def __init__(self, work: Work, processes: int, ahead: int, timeout: float, context: Any, init: Any) -> None:
-        if context is None or context == "forkserver":
+    def __init__(
+        self, work: Work, processes: int, ahead: int, timeout: float, context: Any, init: Any, persistent: bool
+    ) -> None:
+        if context == "forkserver":
             context = multiprocessing.get_context("forkserver")
             # Processes start faster if their parent has imported what they need.
             context.set_forkserver_preload(["__main__", "torch", "torchvision", "warpfeed"])
@@ -74,7 +76,7 @@ class Pool:
             timeout=timeout,
             worker_init_fn=init,
             multiprocessing_context=context,
-            persistent_workers=True,
+            persistent_workers=persistent,
             generator=torch.Generator(),
         )
 
@@ -98,7 +100,7 @@ class Epoch:
         self._native, self._jobs, self._pool, self._process = native, jobs, pool, os.getpid()
         self._lock = threading.Lock()
         pool.busy = True
-        self._batches = pool.begin(native, jobs)
+        self._batches: Iterator[Any] = pool.begin(native, jobs)
         self._waiting = pool.jobs.waiting
 
     def __next__(self) -> Made:
@@ -119,6 +121,7 @@ class Epoch:
 
     def close(self) -> None:
         if self._process == os.getpid():
+            self._batches = iter(())
             self._jobs.close()
             self._native.close()
             self._pool.busy = False

@@ -31,9 +31,8 @@ _DTYPES: dict[torch.dtype, DTypeName] = {
     torch.uint8: "uint8",
 }
 _REPLACED = {
-    "worker_init_fn": "there are no worker processes without python_workers=; seed=, generator= or torch.manual_seed decides "
-    "about draws",
-    "multiprocessing_context": "there are no worker processes without python_workers=",
+    "worker_init_fn": "there are no worker processes here; seed=, generator= or torch.manual_seed decides about draws",
+    "multiprocessing_context": "there are no worker processes here",
 }
 
 _PARTS = ("images", "labels", "names", "indices", "recipes")
@@ -106,6 +105,13 @@ class Options(TypedDict, total=False):
 def join(samples: list[Any], images: Any) -> Any:
     """A batch of samples, as torch's default_collate makes it. Images that are still where the native batch has them are
     not copied."""
+    if isinstance(images, torch.Tensor) and all(type(sample) is dict for sample in samples):
+        name = next((name for name, one in samples[0].items() if _is_still(one, images[0])), None)
+        if name is not None and all(
+            _is_still(sample.get(name), of) for sample, of in zip(samples, images, strict=True)
+        ):
+            others = data.default_collate([{**sample, name: 0} for sample in samples])
+            return {**others, name: images}
     pairs = all(type(sample) is tuple and len(sample) == 2 for sample in samples)
     found = [sample[0] for sample in samples] if pairs else samples
     if not isinstance(images, torch.Tensor) or not all(map(_is_still, found, images)):
@@ -126,8 +132,8 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
 
     It is a `torch.utils.data.DataLoader`, with its arguments and attributes. They have torch's meaning, with these
     differences: `num_workers` are threads, by default one for each processor; with 0 the caller's thread makes the batches.
-    `prefetch_factor` counts batches of all threads together. `persistent_workers` costs and saves nothing: threads and memory
-    are kept anyway. Batches always come in order, also with `in_order=False`.
+    `prefetch_factor` counts batches of all threads together. `persistent_workers` costs and saves nothing but with processes:
+    threads and memory are kept anyway. Batches always come in order, also with `in_order=False`.
 
     What is converted runs in native threads: known classes of data sets and transforms, by identity (docs/python.md lists
     them). Anything else runs in Python, and gives what torch's loader gives: `repr` and a warning say what and how long it
@@ -145,9 +151,10 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     transform: the data set's own by default. torchvision's transforms are converted up to the first one that is not. A list
         of `warpfeed.transforms`, or of their written forms, is taken as it is; functions may stand at its end.
     columns: columns of a data set of Hugging Face's by their names in the batch: {"pixel_values": "image", "text": "text"}.
-    python_workers: processes for what runs in Python, as torch starts them; by default it runs in the loader's threads, one
-        sample at a time. `worker_init_fn` and `multiprocessing_context` ("forkserver" by default) are theirs.
-    python_seeds: whether Python's generators are seeded. Without, threads do not wait for one another.
+    python_workers: processes for what runs in Python. By default a data set that Python makes altogether has `num_workers`
+        processes as torch starts them, and steps on native images run where the loader is iterated, one sample at a time.
+        `worker_init_fn`, `multiprocessing_context` ("forkserver" with python_workers) and `persistent_workers` are theirs.
+    python_seeds: whether Python's generators are seeded. Without, steps run in threads, several at once.
     check: whether three samples of a converted data set are compared with `dataset[i]`.
     preset: a published recipe instead, such as "train", "eval" or "deit".
     seed: makes order and draws depend on it and on the number of the epoch alone. Every epoch has its own order.
@@ -247,11 +254,10 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         # Lightning's seeds its workers, and draws are seeded here anyway.
         of = getattr(getattr(worker_init_fn, "func", None), "__module__", "")
         init = None if of.startswith(("lightning.", "pytorch_lightning.")) else worker_init_fn
-        self._worker_options = {"timeout": timeout, "context": multiprocessing_context, "init": init}
-        given = {} if python_workers else {"worker_init_fn": init, "multiprocessing_context": multiprocessing_context}
-        for name, value in given.items():
-            if value is not None:
-                raise ParameterError(f"{name} is not supported: {_REPLACED[name]}")
+        context = multiprocessing_context or ("forkserver" if python_workers else None)
+        self._worker_options = {
+            "timeout": timeout, "context": context, "init": init, "persistent": persistent_workers
+        }  # fmt: skip
         _check_as_torch(batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout, prefetch_factor)
         if persistent_workers and num_workers == 0:
             raise ParameterError("persistent_workers needs threads, and num_workers=0 has none: leave it out")
@@ -324,6 +330,10 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             stream_priority=stream_priority,
         )
         self._arguments = arguments
+        if self._plan is None or not self._plan.processes:
+            for name, value in {"worker_init_fn": init, "multiprocessing_context": multiprocessing_context}.items():
+                if value is not None:
+                    raise ParameterError(f"{name} is not supported: {_REPLACED[name]}")
         if self._plan is not None and batch_size is None and batch_sampler is None:
             self._plan.work.collate = _One(collate_fn or data.default_convert)
         self._as_torchs(arguments)
