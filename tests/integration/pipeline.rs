@@ -1411,9 +1411,12 @@ fn a_transform_of_the_callers_own_draws_others() {
     let error = drawn(RandomMosaic::new(20).into()).unwrap_err().to_string();
     assert!(error.contains("other samples"), "{error}");
 
+    /// Size, fields and masks of a sample.
+    type Seen = (Size, Option<Fields>, Fields);
+
     /// Keeps what it sees.
     #[derive(Clone, Default)]
-    struct Sees(Arc<Mutex<Vec<(Size, Option<Fields>, Fields)>>>);
+    struct Sees(Arc<Mutex<Vec<Seen>>>);
     impl CustomTransform for Sees {
         fn name(&self) -> &'static str {
             "sees"

@@ -6,8 +6,8 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::cell::RefCell;
-use warpfeed::image::{Decoder, Header, Image, Rect, Size, probe};
 use warpfeed::Error;
+use warpfeed::image::{Decoder, Header, Image, Rect, Size, probe};
 use warpfeed_image::decode::Pixels;
 
 /// Images above this many pixels do not leave their memory to the next one: 16 Mpx, 64 MiB.

@@ -5,6 +5,7 @@ import threading
 
 import numpy
 import pytest
+
 import warpfeed
 
 PIL = pytest.importorskip("PIL.Image")

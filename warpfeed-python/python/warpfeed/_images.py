@@ -38,7 +38,9 @@ def decode(
     if crop is not None:
         left, top, right, bottom = crop
         if not (0 <= left < right and 0 <= top < bottom):
-            raise ValueError(f"crop must be (left, top, right, bottom), at least a pixel wide and high, got {shown(crop)}")
+            raise ValueError(
+                f"crop must be (left, top, right, bottom), at least a pixel wide and high, got {shown(crop)}"
+            )
         part = (left, top, right - left, bottom - top)
     if out is None:
         height, width = (part[3], part[2]) if part else _warpfeed.image_size(data, exif)
