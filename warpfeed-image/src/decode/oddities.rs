@@ -357,7 +357,7 @@ mod tests {
     use rand::rngs::ChaCha8Rng;
     use rand::{Rng as _, RngExt as _, SeedableRng as _};
 
-    /// JPEGs of some forms that have entry points.
+    /// JPEGs of some forms, most of which have entry points.
     fn jpegs(rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
         let mut jpegs = Vec::new();
         for (width, height) in [(9, 150), (290, 40), (140, 90)] {
@@ -373,6 +373,7 @@ mod tests {
                         let jpeg = encode_jpeg(&image, &options).unwrap();
                         jpegs.extend(indexed(&to_baseline(&jpeg, true).unwrap()));
                         jpegs.push(jpeg);
+                        jpegs.push(encode_jpeg(&image, &JpegOptions { progressive: true, ..options }).unwrap());
                     }
                 }
             }
