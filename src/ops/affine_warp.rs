@@ -8,6 +8,7 @@ use super::descriptors::RotateSample;
 use super::fill::{Fill, opaque};
 use super::filter::Interpolation;
 use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::needed_pixels::{NeededPixels, SampledPoints};
 use super::points::FixedPoints;
 use super::rotation::fixed_point;
 use super::turn::Exact;
@@ -15,10 +16,6 @@ use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::{truncate_f64, wide};
 use std::ops::Range;
-
-/// Largest distance along an axis between a point and the center of a pixel that bicubic sampling reads there, and a
-/// little more against rounding.
-pub(crate) const REACH_PX: f64 = 2.01;
 
 /// The kernels of all filters.
 pub(crate) const KERNELS: &[Kernel] = &[
@@ -68,12 +65,12 @@ impl AffineWarp {
     pub(crate) fn make(&self, input: &Image, canvas: Size, part: Rect, out: &mut Image) {
         match self.interpolation {
             Interpolation::Nearest => nearest(input, self.matrix, canvas, self.fill, part, out),
-            _ => self.make_of_view(Seen::whole(input), canvas, &Needed { part, points: None }, out),
+            _ => self.make_of_view(SampledView::whole(input), canvas, &NeededPixels { part, points: None }, out),
         }
     }
 
     /// Makes the needed pixels of the canvas, from the four or sixteen pixels of the view around each point.
-    pub(crate) fn make_of_view(&self, seen: Seen<'_>, canvas: Size, needed: &Needed<'_>, out: &mut Image) {
+    pub(crate) fn make_of_view(&self, seen: SampledView<'_>, canvas: Size, needed: &NeededPixels<'_>, out: &mut Image) {
         out.reset_part(canvas, needed.part);
         if self.interpolation == Interpolation::Bicubic {
             return bicubic(seen, self.matrix, self.fill, needed, out);
@@ -109,12 +106,8 @@ impl AffineWarp {
     }
 
     /// The points from which the needed pixels of the canvas are sampled.
-    pub(crate) fn points(&self, needed: &Needed<'_>) -> Points {
-        let mut points = needed.points.cloned().unwrap_or_else(|| Points::of(needed.part));
-        if needed.points.is_some() {
-            points.margin_px += REACH_PX;
-        }
-        points.mapped(self.matrix)
+    pub(crate) fn points(&self, needed: &NeededPixels<'_>) -> SampledPoints {
+        needed.centers().mapped(self.matrix)
     }
 
     /// The pixels of an image of size `input` that sampling `part` may read. Never empty.
@@ -237,7 +230,7 @@ fn nearest_double(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: 
 
 /// An image as a mirror, a turn or a crop shows it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct SampledView<'a> {
     pub(crate) image: &'a Image,
     /// Map from the view's pixels to the image's.
     pub(crate) exact: Exact,
@@ -245,7 +238,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) size: Size,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> SampledView<'a> {
     /// The image itself.
     pub(crate) fn whole(image: &'a Image) -> Self {
         Self { image, exact: Exact::IDENTITY, size: image.whole() }
@@ -261,157 +254,14 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Points of an image from which a next stage samples.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Points {
-    /// Corners of a convex shape, in order.
-    corners: Vec<[f64; 2]>,
-    /// Largest distance of a point from the shape along an axis, in pixels.
-    margin_px: f64,
-}
-
-impl Points {
-    /// All points of a rectangle.
-    fn of(part: Rect) -> Self {
-        let (xs, ys) = ([part.x, part.right()].map(f64::from), [part.y, part.bottom()].map(f64::from));
-        let corners = vec![[xs[0], ys[0]], [xs[1], ys[0]], [xs[1], ys[1]], [xs[0], ys[1]]];
-        Self { corners, margin_px: 0.0 }
-    }
-
-    /// The points that this map makes of them.
-    #[must_use]
-    pub(crate) fn mapped(mut self, [a, b, c, d, e, f]: [f64; 6]) -> Self {
-        self.corners.iter_mut().for_each(|corner| {
-            let [x, y] = *corner;
-            *corner = [a * x + b * y + c, d * x + e * y + f];
-        });
-        self.margin_px *= (a.abs() + b.abs()).max(d.abs() + e.abs());
-        self
-    }
-
-    /// The points of the rectangle that are nearest to each of them. `None` if numbers become too large.
-    pub(crate) fn clamped(mut self, rect: Rect) -> Option<Self> {
-        if !self.corners.as_flattened().iter().all(|v| v.is_finite()) || !self.margin_px.is_finite() {
-            return None;
-        }
-        let bounds = [[rect.x, rect.right()].map(f64::from), [rect.y, rect.bottom()].map(f64::from)];
-        let clamp = |point: [f64; 2]| [0, 1].map(|axis| point[axis].clamp(bounds[axis][0], bounds[axis][1]));
-        if self.corners.iter().all(|corner| clamp(*corner) == *corner) {
-            return Some(self);
-        }
-        // Between the rectangle's four lines, the nearest points of a side's points are on a line.
-        let mut all = Vec::with_capacity(self.corners.len() + 8);
-        for (from, to) in sides(&self.corners) {
-            all.push(clamp(from));
-            for axis in 0..2 {
-                for bound in bounds[axis] {
-                    let at = (bound - from[axis]) / (to[axis] - from[axis]);
-                    if at > 0.0 && at < 1.0 {
-                        all.push(clamp([0, 1].map(|axis| from[axis] + at * (to[axis] - from[axis]))));
-                    }
-                }
-            }
-        }
-        self.corners = hull(all);
-        Some(self)
-    }
-
-    /// The part of a rectangle within this distance of a point; one pixel if there is none.
-    pub(crate) fn within(&self, px: f64, rect: Rect) -> Rect {
-        let along = |axis: usize, start: u32, len: u32| {
-            let values = || self.corners.iter().map(|corner| corner[axis]);
-            let (first, last) = (f64::from(start), f64::from(start + len - 1));
-            let low = values().fold(f64::INFINITY, f64::min) - self.margin_px - px;
-            let high = values().fold(f64::NEG_INFINITY, f64::max) + self.margin_px + px;
-            let (low, high) = (low.floor().clamp(first, last) as u32, high.floor().clamp(first, last) as u32);
-            (low, high - low + 1)
-        };
-        let ((x, width), (y, height)) = (along(0, rect.x, rect.width), along(1, rect.y, rect.height));
-        Rect { x, y, width, height }
-    }
-
-    /// The leftmost and the rightmost point of those between two lines across.
-    fn between(&self, top: f64, bottom: f64) -> Option<(f64, f64)> {
-        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        for ([ax, ay], [bx, by]) in sides(&self.corners) {
-            if ay.max(by) < top || ay.min(by) > bottom {
-                continue;
-            }
-            // Where the side crosses the lines, or where it ends.
-            let ends =
-                if ay == by { [0.0, 1.0] } else { [top, bottom].map(|line| ((line - ay) / (by - ay)).clamp(0.0, 1.0)) };
-            for at in ends {
-                low = low.min(ax + at * (bx - ax));
-                high = high.max(ax + at * (bx - ax));
-            }
-        }
-        (low <= high).then_some((low, high))
-    }
-}
-
-/// The sides of a shape, each with both of its ends.
-fn sides(corners: &[[f64; 2]]) -> impl Iterator<Item = ([f64; 2], [f64; 2])> {
-    corners.iter().zip(corners.iter().cycle().skip(1)).map(|(from, to)| (*from, *to))
-}
-
-/// The corners of the smallest convex shape that contains the points, in order: Andrew's monotone chain.
-fn hull(mut points: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
-    points.sort_by(|a, b| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
-    points.dedup();
-    let mut hull = Vec::with_capacity(points.len() + 1);
-    let mut chain = |points: &mut dyn Iterator<Item = &[f64; 2]>| {
-        let start = hull.len();
-        for &point in points {
-            let turns = |[.., [ax, ay], [bx, by]]: &[[f64; 2]; 2]| {
-                (bx - ax) * (point[1] - ay) - (by - ay) * (point[0] - ax) > 0.0
-            };
-            while hull.len() >= start + 2 && hull.last_chunk().is_some_and(|last| !turns(last)) {
-                hull.pop();
-            }
-            hull.push(point);
-        }
-        hull.pop();
-    };
-    if points.len() < 3 {
-        return points;
-    }
-    chain(&mut points.iter());
-    chain(&mut points.iter().rev());
-    hull
-}
-
-/// The pixels of a canvas that are needed: those of a rectangle, and of these only those next to the points from which
-/// a next stage samples, if it does.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Needed<'a> {
-    pub(crate) part: Rect,
-    pub(crate) points: Option<&'a Points>,
-}
-
-impl Needed<'_> {
-    /// Number of rows that have the same needed columns.
-    const ROWS: u32 = 8;
-
-    /// Rows of the part, and the needed columns of each, both counted from the part's corner.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
-        let Rect { x, y, width, height } = self.part;
-        let mut columns = 0..width as usize;
-        (0..height).map(move |row| {
-            if let Some(points) = self.points
-                && row % Self::ROWS == 0
-            {
-                let reach = points.margin_px + REACH_PX;
-                let column = |v: f64| (v - f64::from(x)).clamp(0.0, f64::from(width)) as usize;
-                let between = points.between(f64::from(y + row) - reach, f64::from(y + row + Self::ROWS) + reach);
-                columns = between.map_or(0..0, |(low, high)| column(low - reach)..column(high + reach + 1.0));
-            }
-            (row, columns.clone())
-        })
-    }
-}
-
 /// The specification of bilinear sampling, pixel by pixel.
-pub(super) fn bilinear_plain(seen: Seen<'_>, matrix: [f64; 6], fill: Fill, needed: &Needed<'_>, out: &mut Image) {
+pub(super) fn bilinear_plain(
+    seen: SampledView<'_>,
+    matrix: [f64; 6],
+    fill: Fill,
+    needed: &NeededPixels<'_>,
+    out: &mut Image,
+) {
     let part = needed.part;
     for (y, columns) in needed.rows() {
         let line = Line::new(seen, matrix, fill, part.y + y);
@@ -422,7 +272,7 @@ pub(super) fn bilinear_plain(seen: Seen<'_>, matrix: [f64; 6], fill: Fill, neede
 }
 
 /// Bicubic sampling, pixel by pixel.
-fn bicubic(seen: Seen<'_>, matrix: [f64; 6], fill: Fill, needed: &Needed<'_>, out: &mut Image) {
+fn bicubic(seen: SampledView<'_>, matrix: [f64; 6], fill: Fill, needed: &NeededPixels<'_>, out: &mut Image) {
     let part = needed.part;
     wide(
         #[inline(always)]
@@ -465,7 +315,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(super) fn new(seen: Seen<'a>, matrix: [f64; 6], fill: Fill, y: u32) -> Self {
+    pub(super) fn new(seen: SampledView<'a>, matrix: [f64; 6], fill: Fill, y: u32) -> Self {
         let y = f64::from(y) + 0.5;
         let (held, e) = (seen.image.part(), seen.exact);
         let stride = held.width as isize;

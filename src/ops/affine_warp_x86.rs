@@ -1,4 +1,5 @@
-//! Bilinear sampling with AVX2, eight pixels at a time.
+//! Bilinear sampling with AVX2, eight pixels at a time, and where points are near each other with AVX-512, sixteen at a
+//! time.
 //!
 //! Points are 32.32 fixed point and values single precision, so a value may be slightly off, and its byte may differ if
 //! the value is close to a place where bytes change. [`Line::bilinear`] makes these pixels again, about one in a
@@ -6,8 +7,9 @@
 //! off, even across the border of a pixel, gives a value that is slightly off.
 #![allow(unsafe_code)]
 
-use super::affine_warp::{Line, Needed, Seen, inside, intersection};
+use super::affine_warp::{Line, SampledView, inside, intersection};
 use super::fill::{Fill, opaque};
+use super::needed_pixels::NeededPixels;
 use super::turn::Exact;
 use crate::raster::{Image, Pixel, Rect};
 use crate::simd::{has_avx2, has_avx512};
@@ -25,7 +27,13 @@ const DOUBT: f32 = 1.0 / 4096.0;
 
 /// Makes the needed pixels and returns true. Returns false if the processor has no AVX2, or if the image is too small
 /// or too large.
-pub(super) fn bilinear(seen: Seen<'_>, matrix: [f64; 6], fill: Fill, needed: &Needed<'_>, out: &mut Image) -> bool {
+pub(super) fn bilinear(
+    seen: SampledView<'_>,
+    matrix: [f64; 6],
+    fill: Fill,
+    needed: &NeededPixels<'_>,
+    out: &mut Image,
+) -> bool {
     let (held, stored) = (seen.image.part(), seen.stored());
     // Indices of pixels are 32-bit lanes, and each pixel needs neighbors to the right and below.
     if !has_avx2() || seen.image.pixels().len() > i32::MAX as usize || stored.width < 2 || stored.height < 2 {

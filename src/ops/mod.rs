@@ -112,6 +112,7 @@ mod morphology;
 mod mosaic;
 mod moved_masks;
 mod named;
+pub(crate) mod needed_pixels;
 pub(crate) mod noise;
 pub(crate) mod normalize;
 mod on_field;

@@ -21,10 +21,11 @@
 pub(crate) mod view;
 
 use crate::error::{Error, Result};
-use crate::ops::affine_warp::{AffineWarp, Needed, Points, REACH_PX};
+use crate::ops::affine_warp::AffineWarp;
 use crate::ops::byte_table::ByteTable;
 use crate::ops::fill::Fill;
 use crate::ops::filter::{self, Interpolation, PassOrder};
+use crate::ops::needed_pixels::{NeededPixels, REACH_PX, SampledPoints};
 use crate::ops::normalize::Normalization;
 use crate::ops::reduce::Factors;
 use crate::ops::resize::{Resample, Resampling};
@@ -87,7 +88,7 @@ pub(crate) struct Stage<'a> {
     /// The part of the stage's result that is needed.
     pub(crate) part: Rect,
     /// If the next stage samples through an affine map: the points where it does.
-    pub(crate) sampled: Option<Points>,
+    pub(crate) sampled: Option<SampledPoints>,
 }
 
 /// The step from the last stage's image to the output.
@@ -291,12 +292,12 @@ fn last(seen: ImageView, stages: &mut Vec<Stage<'_>>) -> Last {
 
 impl Stage<'_> {
     /// The pixels of the result that are needed.
-    pub(crate) fn needed(&self) -> Needed<'_> {
-        Needed { part: self.part, points: self.sampled.as_ref() }
+    pub(crate) fn needed(&self) -> NeededPixels<'_> {
+        NeededPixels { part: self.part, points: self.sampled.as_ref() }
     }
 
     /// The part of the image that the stage reads, and the points of it where it samples.
-    fn needs(&self) -> (Rect, Option<Points>) {
+    fn needs(&self) -> (Rect, Option<SampledPoints>) {
         let part = self.view.reach(self.reads());
         let StageWork::Affine(warp) = self.work else { return (part, None) };
         let exact = self.view.exact;

@@ -7,7 +7,7 @@ use crate::backend::{Decoded, Twice, WorkStats};
 use crate::decode::{DecodeOptions, Decoder, Header, Input, Pixels, PriorKnowledge};
 use crate::error::Result;
 use crate::ops::CpuPass;
-use crate::ops::affine_warp::Seen;
+use crate::ops::affine_warp::SampledView;
 use crate::ops::byte_table::ByteTable;
 use crate::ops::filter::PassOrder;
 use crate::ops::resize::Resampling;
@@ -257,7 +257,7 @@ impl StageRunner {
                 return Ok(());
             }
             StageWork::Affine(warp) => {
-                let seen = Seen { image: current, exact: stage.view.exact, size: stage.view.size };
+                let seen = SampledView { image: current, exact: stage.view.exact, size: stage.view.size };
                 warp.make_of_view(seen, stage.size, &stage.needed(), next);
             }
             // A pass leaves its result in the current image itself.

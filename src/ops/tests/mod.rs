@@ -5,7 +5,8 @@ mod catalog;
 mod distribution;
 pub(super) mod reference;
 
-use super::affine_warp::{Needed, Seen, bilinear_plain};
+use super::affine_warp::{SampledView, bilinear_plain};
+use super::needed_pixels::NeededPixels;
 use super::rotation::Rotation;
 use super::turn::Exact;
 use super::*;
@@ -267,8 +268,8 @@ fn fast_rotation_equals_plain() {
             let sampling = AffineWarp { matrix, interpolation: Interpolation::Bilinear, fill };
             sampling.make(&input, canvas, part, &mut fast);
             plain.reset(canvas);
-            let needed = Needed { part, points: None };
-            bilinear_plain(Seen::whole(&input), matrix, fill, &needed, &mut plain);
+            let needed = NeededPixels { part, points: None };
+            bilinear_plain(SampledView::whole(&input), matrix, fill, &needed, &mut plain);
             assert_equal(&fast, &plain, (degrees, size, expand, fill));
         }
     }
@@ -306,8 +307,13 @@ fn views_are_sampled_as_their_images() {
                     let (mut whole, mut made) = (Image::default(), Image::default());
                     warp.make(&image, canvas, Rect::full(canvas), &mut whole);
                     for held in &held {
-                        let seen = Seen { image: held, exact, size };
-                        warp.make_of_view(seen, canvas, &Needed { part: Rect::full(canvas), points: None }, &mut made);
+                        let seen = SampledView { image: held, exact, size };
+                        warp.make_of_view(
+                            seen,
+                            canvas,
+                            &NeededPixels { part: Rect::full(canvas), points: None },
+                            &mut made,
+                        );
                         assert_equal(&made, &whole, (exact, size, degrees, fill, interpolation));
                     }
                 }

@@ -357,7 +357,7 @@ mod tests {
     use rand::rngs::ChaCha8Rng;
     use rand::{Rng as _, RngExt as _, SeedableRng as _};
 
-    /// JPEGs of some forms, most of which have entry points.
+    /// JPEGs of some forms. Most have entry points; progressive ones have none.
     fn jpegs(rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
         let mut jpegs = Vec::new();
         for (width, height) in [(9, 150), (290, 40), (140, 90)] {

@@ -206,7 +206,7 @@ fn add_difference(walk: &Walk, scouts: &mut Scouts, g: usize, entry: __m256i, to
     let is_positive = _mm256_srai_epi32::<31>(value);
     let ones = _mm256_srlv_epi32(_mm256_set1_epi32(-1), rest);
     let value = _mm256_sub_epi32(_mm256_srlv_epi32(value, rest), _mm256_andnot_si256(is_positive, ones));
-    // Of a DC code's value, 16 bits.
+    // A DC code's value has 16 bits.
     let is_dc = _mm256_srli_epi32::<16>(_mm256_srai_epi32::<31>(scouts.index.eight(g)));
     let (value, number) = (_mm256_and_si256(value, is_dc), scouts.number.eight(g));
     for (sums, shifts) in scouts.dc.iter_mut().zip(walk.shifts) {
