@@ -115,14 +115,17 @@ constexpr uint32_t kReflect = 2, kSymmetric = 3;
 // The doubt of a sample whose coordinates do not fit fixed point.
 constexpr uint32_t kAllInDoubt = ~uint32_t{0};
 
+// The source is an image as a mirror, a turn or a crop shows it. `pixels` is the first stored pixel of this view; the
+// view's next column and row are `right` and `down` bytes away.
 struct RotateSample {
-    SourceImage source;
+    SourceImage source;  // without pitch_bytes
     TargetImage target;
     double matrix[6];  // map from output to input, for pixel centers
     int64_t fixed[6];  // the matrix in fixed point, with 16 (rotate_nearest) or 44 fractional bits
     uint32_t fill;
     uint32_t edge;   // if not 0, the edge is used instead of the fill
     uint32_t doubt;  // largest error of fixed point with 44 bits, in 2^-32 pixels (nearest) or 2^-16 of a value
+    int32_t right, down;
     uint32_t reserved;
 };
 
@@ -332,7 +335,7 @@ static_assert(offsetof(FusedSample, step_count) == 200, "as in descriptors.rs");
 static_assert(sizeof(FinishSample) == 80 && offsetof(FinishSample, output) == 40, "as in descriptors.rs");
 static_assert(sizeof(FlipSample) == 96 && offsetof(FlipSample, exact) == 72, "as in descriptors.rs");
 static_assert(sizeof(CropSample) == 88 && offsetof(CropSample, x) == 72, "as in descriptors.rs");
-static_assert(sizeof(RotateSample) == 184 && offsetof(RotateSample, fixed) == 120, "as in descriptors.rs");
+static_assert(sizeof(RotateSample) == 192 && offsetof(RotateSample, fixed) == 120, "as in descriptors.rs");
 static_assert(offsetof(RotateSample, doubt) == 176, "as in descriptors.rs");
 static_assert(sizeof(ResizeSample) == 104 && offsetof(ResizeSample, axis) == 72, "as in descriptors.rs");
 static_assert(sizeof(BlurSample) == 96 && offsetof(BlurSample, kernel) == 88, "as in descriptors.rs");

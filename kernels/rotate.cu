@@ -1,9 +1,9 @@
 // rotate: rotation by any angle, and any other affine map: nearest, bilinear and bicubic. The composed strategy uses
 // bilinear too.
 //
-// Inputs: one RotateSample per image (descriptors.cuh): the matrix in doubles and in fixed point. rotate_nearest has
-// 16.16 fixed point, like its reference. rotate_nearest_double is for images whose coordinates do not fit 16.16 fixed
-// point.
+// Inputs: one RotateSample per image (descriptors.cuh): an image, perhaps mirrored, turned or cropped, and the matrix in
+// doubles and in fixed point. rotate_nearest has 16.16 fixed point, like its reference. rotate_nearest_double is for
+// images whose coordinates do not fit 16.16 fixed point.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/affine_warp.rs; byte for byte.
 
@@ -24,7 +24,7 @@ __device__ inline uint32_t nearest(const RotateSample& sample, int32_t x, int32_
         return sample.fill;
     }
     const int64_t bound = 1 << 30;
-    return at_edge(source, static_cast<int32_t>(clamp(from_x, -bound, bound)),
+    return at_edge(sample, static_cast<int32_t>(clamp(from_x, -bound, bound)),
                    static_cast<int32_t>(clamp(from_y, -bound, bound)));
 }
 

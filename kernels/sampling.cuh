@@ -18,6 +18,17 @@ struct Guess {
     bool sure;
 };
 
+// The pixel of the view at (x, y), or the nearest stored one.
+__host__ __device__ inline const uint8_t* nearest_stored(const RotateSample& sample, int32_t x, int32_t y) {
+    const SourceImage& source = sample.source;
+    return source.pixels + static_cast<int64_t>(stored_column(source, x)) * sample.right +
+           static_cast<int64_t>(stored_row(source, y)) * sample.down;
+}
+
+__host__ __device__ inline uint32_t at_edge(const RotateSample& sample, int32_t x, int32_t y) {
+    return load(nearest_stored(sample, x, y));
+}
+
 // A coordinate of the point that pixel (x, y) of the result shows. `fixed` has its three coefficients.
 __host__ __device__ inline uint64_t coordinate(const int64_t* fixed, uint32_t x, uint32_t y) {
     return static_cast<uint64_t>(fixed[0]) * x + static_cast<uint64_t>(fixed[1]) * y + static_cast<uint64_t>(fixed[2]);
@@ -44,7 +55,7 @@ __host__ __device__ inline Guess guess_nearest(const RotateSample& sample, uint3
     const int32_t from_y = static_cast<int32_t>(static_cast<int64_t>(y) >> kPointBits);
     const bool inside = static_cast<uint32_t>(from_x) < source.whole_width &&
                         static_cast<uint32_t>(from_y) < source.whole_height;
-    return {inside || sample.edge ? at_edge(source, from_x, from_y) : sample.fill, sure};
+    return {inside || sample.edge ? at_edge(sample, from_x, from_y) : sample.fill, sure};
 }
 
 __host__ __device__ inline int32_t bounded_floor(double value) {
@@ -68,7 +79,7 @@ __host__ __device__ inline uint32_t nearest_in_doubles(const RotateSample& sampl
         y += m[3];
     }
     const bool inside = x >= 0.0 && x < source.whole_width && y >= 0.0 && y < source.whole_height;
-    return inside || sample.edge ? at_edge(source, bounded_floor(x), bounded_floor(y)) : sample.fill;
+    return inside || sample.edge ? at_edge(sample, bounded_floor(x), bounded_floor(y)) : sample.fill;
 }
 
 // The pixel at a point, from the four pixels around it. Coordinates are those of the point less half a pixel, so the
@@ -105,9 +116,10 @@ __host__ __device__ inline Guess guess_bilinear(const RotateSample& sample, uint
     const uint32_t lower_share = static_cast<uint32_t>(y >> 20) & (one - 1), upper_share = one - lower_share;
     const bool centered = near_whole<24>(right_share, sample.doubt) || near_whole<24>(lower_share, sample.doubt);
 
-    const int32_t columns[2] = {3 * stored_column(source, left), 3 * stored_column(source, left + 1)};
-    const uint8_t* upper = source.pixels + place(source.pitch_bytes, 0, stored_row(source, top));
-    const uint8_t* lower = source.pixels + place(source.pitch_bytes, 0, stored_row(source, top + 1));
+    const int64_t columns[2] = {static_cast<int64_t>(stored_column(source, left)) * sample.right,
+                                static_cast<int64_t>(stored_column(source, left + 1)) * sample.right};
+    const uint8_t* upper = source.pixels + static_cast<int64_t>(stored_row(source, top)) * sample.down;
+    const uint8_t* lower = source.pixels + static_cast<int64_t>(stored_row(source, top + 1)) * sample.down;
     // If the fill is the edge, values are rounded to nearest, otherwise truncated. They have 48 fractional bits.
     const uint64_t bias = (static_cast<uint64_t>(sample.doubt) << 32) + (sample.edge ? uint64_t{1} << 47 : 0);
     uint32_t pixel = 0;
@@ -146,8 +158,8 @@ __host__ __device__ inline uint32_t bilinear_in_doubles(const RotateSample& samp
     left -= bounded_x < left ? 1 : 0;
     top -= bounded_y < top ? 1 : 0;
     const double dx = bounded_x - left, dy = bounded_y - top;
-    const uint32_t pixels[4] = {at_edge(source, left, top), at_edge(source, left + 1, top),
-                                at_edge(source, left, top + 1), at_edge(source, left + 1, top + 1)};
+    const uint32_t pixels[4] = {at_edge(sample, left, top), at_edge(sample, left + 1, top),
+                                at_edge(sample, left, top + 1), at_edge(sample, left + 1, top + 1)};
     uint32_t result = 0;
     for (int c = 0; c < 3; c++) {
         const double a = channel(pixels[0], c), b = channel(pixels[1], c);
@@ -201,11 +213,11 @@ __host__ __device__ inline Guess guess_bicubic(const RotateSample& sample, uint3
         uint32_t first = 0, uneven = 0;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const uint8_t* line = source.pixels + place(source.pitch_bytes, 0, stored_row(source, top + i)) + c;
+            const uint8_t* line = source.pixels + static_cast<int64_t>(stored_row(source, top + i)) * sample.down + c;
             int64_t values[4];
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                const uint32_t byte = line[3 * stored_column(source, left + k)];
+                const uint32_t byte = line[static_cast<int64_t>(stored_column(source, left + k)) * sample.right];
                 first = i + k == 0 ? byte : first;
                 uneven |= byte ^ first;
                 values[k] = static_cast<int64_t>(byte) << 24;
@@ -242,7 +254,7 @@ __host__ __device__ inline uint32_t bicubic_in_doubles(const RotateSample& sampl
         for (int i = 0; i < 4; i++) {
             double values[4];
             for (int k = 0; k < 4; k++) {
-                values[k] = channel(at_edge(source, left - 1 + k, top - 1 + i), c);
+                values[k] = channel(at_edge(sample, left - 1 + k, top - 1 + i), c);
             }
             across[i] = cubic_in_doubles(values, dx);
         }

@@ -98,12 +98,15 @@ fn rotated(bits: i32) -> RotateSample {
     let (sin, cos) = 17.3_f64.to_radians().sin_cos();
     let half = f64::from(SIDE) / 2.0;
     let matrix = [cos, sin, half - half * (cos + sin), -sin, cos, half - half * (cos - sin)];
+    let source = image(SIDE, SIDE);
     RotateSample {
-        source: image(SIDE, SIDE),
+        source,
         target: target(SIDE, SIDE),
         matrix,
         fixed: matrix.map(|value| (value * 2_f64.powi(bits)) as i64),
         doubt: 2,
+        right: 3,
+        down: source.pitch_bytes as i32,
         ..RotateSample::default()
     }
 }

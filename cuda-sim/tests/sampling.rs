@@ -103,6 +103,8 @@ impl Case {
             fill: u32::from_le_bytes([r, g, b, 0]),
             edge: u32::from(self.edge),
             doubt,
+            right: 3,
+            down: pitch_bytes as i32,
             reserved: 0,
         };
         let samples = upload(bytes_of(&sample));

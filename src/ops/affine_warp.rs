@@ -4,7 +4,7 @@
 //! double precision and drop the fraction of their result. If the fill is [`Fill::EDGE`], this is DALI's `fn.rotate`:
 //! the edge's pixels continue without end, and bilinear rounds to nearest.
 
-use super::descriptors::RotateSample;
+use super::descriptors::{RotateSample, SourceImage};
 use super::fill::{Fill, opaque};
 use super::filter::Interpolation;
 use super::kernel::{CallRecorder, Kernel, KernelId};
@@ -82,25 +82,33 @@ impl AffineWarp {
         bilinear_plain(seen, self.matrix, self.fill, needed, out);
     }
 
-    /// Queues the kernel for the rectangle `part` of the canvas.
-    pub(crate) fn launch(&self, on: &mut dyn CallRecorder, canvas: Size, part: Rect) -> Result<()> {
+    /// Queues the kernel for the rectangle `part` of the canvas, which samples the view of size `size` that `exact` shows
+    /// of the image.
+    pub(crate) fn launch(
+        &self,
+        on: &mut dyn CallRecorder,
+        exact: Exact,
+        size: Size,
+        canvas: Size,
+        part: Rect,
+    ) -> Result<()> {
         const NEAREST: KernelId = KernelId::of("rotate_nearest_u8_nhwc");
         const NEAREST_DOUBLE: KernelId = KernelId::of("rotate_nearest_double_u8_nhwc");
         const BILINEAR: KernelId = KernelId::of("rotate_bilinear_u8_nhwc");
         const BICUBIC: KernelId = KernelId::of("rotate_bicubic_u8_nhwc");
-        let source = on.source();
+        let (source, right, down) = seen_by_kernel(on.source(), exact, size);
         let target = on.target(canvas, part)?;
-        let whole = Size::new(source.whole_width, source.whole_height);
         let (kernel, FixedPoints { fixed, doubt }) = match self.interpolation {
             Interpolation::Nearest => match fixed_point(self.matrix, canvas) {
                 Some(fixed) => (NEAREST, FixedPoints { fixed: fixed.map(i64::from), doubt: 0 }),
-                None => (NEAREST_DOUBLE, FixedPoints::nearest(self.matrix, canvas, whole)),
+                None => (NEAREST_DOUBLE, FixedPoints::nearest(self.matrix, canvas, size)),
             },
-            Interpolation::Bicubic => (BICUBIC, FixedPoints::bicubic(self.matrix, canvas, whole)),
-            _ => (BILINEAR, FixedPoints::bilinear(self.matrix, canvas, whole)),
+            Interpolation::Bicubic => (BICUBIC, FixedPoints::bicubic(self.matrix, canvas, size)),
+            _ => (BILINEAR, FixedPoints::bilinear(self.matrix, canvas, size)),
         };
         let (fill, edge) = self.fill.packed();
-        let sample = RotateSample { source, target, matrix: self.matrix, fixed, fill, edge, doubt, reserved: 0 };
+        let matrix = self.matrix;
+        let sample = RotateSample { source, target, matrix, fixed, fill, edge, doubt, right, down, reserved: 0 };
         on.call(kernel, &sample, part.size());
         Ok(())
     }
@@ -129,6 +137,28 @@ impl AffineWarp {
         let (y, height) = axis(m[3], m[4], m[5], input.height);
         Rect { x, y, width, height }
     }
+}
+
+/// An image as the map `exact` shows it, for [`RotateSample`], and the distances to the view's next column and row in
+/// bytes.
+fn seen_by_kernel(image: SourceImage, exact: Exact, size: Size) -> (SourceImage, i32, i32) {
+    let SourceImage { pixels, pitch_bytes, x, y, width, height, .. } = image;
+    let stored = exact.output_part(Rect { x, y, width, height }, size);
+    let pitch = pitch_bytes as i32;
+    let (right, down) = (3 * exact.xx + pitch * exact.yx, 3 * exact.xy + pitch * exact.yy);
+    let (first_x, first_y) = exact.apply(stored.x as i32, stored.y as i32);
+    let first = 3 * (i64::from(first_x) - i64::from(x)) + i64::from(pitch) * (i64::from(first_y) - i64::from(y));
+    let seen = SourceImage {
+        pixels: pixels.wrapping_add_signed(first),
+        x: stored.x,
+        y: stored.y,
+        width: stored.width,
+        height: stored.height,
+        whole_width: size.width,
+        whole_height: size.height,
+        ..image
+    };
+    (seen, right, down)
 }
 
 /// Makes the rectangle `part` of the canvas. Each pixel is the one whose area contains its point.
@@ -246,11 +276,7 @@ impl<'a> SampledView<'a> {
 
     /// The part of the view whose pixels are stored.
     pub(super) fn stored(&self) -> Rect {
-        let [left, top, right, bottom] = self.exact.inverse().corners(self.image.part());
-        let Size { width, height } = self.size;
-        let clamp = |v: i32, side: u32| v.clamp(0, side as i32) as u32;
-        let (x, y) = (clamp(left, width), clamp(top, height));
-        Rect { x, y, width: clamp(right, width) - x, height: clamp(bottom, height) - y }
+        self.exact.output_part(self.image.part(), self.size)
     }
 }
 

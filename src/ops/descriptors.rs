@@ -163,7 +163,8 @@ impl CropSample {
     pub(crate) const SYMMETRIC: u32 = 3;
 }
 
-/// rotate_nearest, rotate_nearest_double, rotate_bilinear, rotate_bicubic.
+/// rotate_nearest, rotate_nearest_double, rotate_bilinear, rotate_bicubic. The source is an image as a mirror, a turn or a
+/// crop shows it: `pixels` is the first stored pixel of this view, and `pitch_bytes` is not used.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct RotateSample {
@@ -178,6 +179,9 @@ pub(crate) struct RotateSample {
     pub(crate) edge: u32,
     /// Largest error of fixed point with 44 bits, in 2^-32 pixels (nearest) or 2^-16 of a value.
     pub(crate) doubt: u32,
+    /// Distances to the view's next column and row, in bytes.
+    pub(crate) right: i32,
+    pub(crate) down: i32,
     pub(crate) reserved: u32,
 }
 
@@ -504,7 +508,7 @@ const _: () = {
     assert!(size_of::<FinishSample>() == 80 && offset_of!(FinishSample, output) == offset_of!(FusedSample, output));
     assert!(size_of::<FlipSample>() == 96 && offset_of!(FlipSample, exact) == 72);
     assert!(size_of::<CropSample>() == 88 && offset_of!(CropSample, x) == 72);
-    assert!(size_of::<RotateSample>() == 184 && offset_of!(RotateSample, fixed) == 120);
+    assert!(size_of::<RotateSample>() == 192 && offset_of!(RotateSample, fixed) == 120);
     assert!(offset_of!(RotateSample, doubt) == 176);
     assert!(size_of::<ResizeSample>() == 104 && offset_of!(ResizeSample, axis) == 72);
     assert!(size_of::<BlurSample>() == 96 && offset_of!(BlurSample, kernel) == 88);

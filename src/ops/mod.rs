@@ -205,7 +205,7 @@ use normalize::Normalization;
 use resize::Resample;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use turn::Turn;
+use turn::{Exact, Turn};
 
 /// Interface of every operation.
 pub(crate) trait Operation: fmt::Debug {
@@ -648,7 +648,7 @@ impl Op {
             Primitive::Identity => Ok(()),
             Primitive::Turn(turn) => turn.launch(on),
             Primitive::Crop { x, y, fill } => crop::launch(on, x, y, size, fill),
-            Primitive::Affine(sampling) => sampling.launch(on, size, part),
+            Primitive::Affine(sampling) => sampling.launch(on, Exact::IDENTITY, input, size, part),
             Primitive::Resample(of) => resize::launch(on, of, size),
             Primitive::Table(table) => table.launch(on),
             Primitive::Pass(own, _) => own.launch(on, part),

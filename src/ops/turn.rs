@@ -25,7 +25,7 @@ impl Exact {
         Self { x0, y0, ..Self::IDENTITY }
     }
 
-    fn apply(self, x: i32, y: i32) -> (i32, i32) {
+    pub(super) fn apply(self, x: i32, y: i32) -> (i32, i32) {
         (self.xx * x + self.xy * y + self.x0, self.yx * x + self.yy * y + self.y0)
     }
 
@@ -59,6 +59,14 @@ impl Exact {
     pub(crate) fn rect(self, part: Rect) -> Rect {
         let [left, top, right, bottom] = self.corners(part);
         Rect { x: left as u32, y: top as u32, width: left.abs_diff(right), height: top.abs_diff(bottom) }
+    }
+
+    /// The part of the output, of size `size`, that comes from the part `held` of the input.
+    pub(super) fn output_part(self, held: Rect, size: Size) -> Rect {
+        let [left, top, right, bottom] = self.inverse().corners(held);
+        let clamp = |v: i32, side: u32| v.clamp(0, side as i32) as u32;
+        let (x, y) = (clamp(left, size.width), clamp(top, size.height));
+        Rect { x, y, width: clamp(right, size.width) - x, height: clamp(bottom, size.height) - y }
     }
 
     /// This map for pixel centers, which lie half a pixel to the right of and below their coordinates.

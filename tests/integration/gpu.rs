@@ -204,6 +204,42 @@ fn rotations_equal_the_cpu() {
     }
 }
 
+/// A rotation reads mirrored, turned and cropped images as they are stored, of which stages before it have made no more
+/// than later ones need.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn rotations_of_views_equal_the_cpu() {
+    let turns = [
+        json!([]),
+        json!([{"op": "hflip"}]),
+        json!([{"op": "vflip"}]),
+        json!([{"op": "hflip"}, {"op": "vflip"}]),
+        json!([{"op": "rotate", "degrees": 90, "expand": true}]),
+        json!([{"op": "hflip"}, {"op": "rotate", "degrees": 270, "expand": true}]),
+        json!([{"op": "crop", "x": 20, "y": 9, "width": 200, "height": 150}, {"op": "vflip"}]),
+    ];
+    let bytes = jpeg(300, 200, 5);
+    let mut number = 0;
+    for first in &turns {
+        for second in &turns {
+            for interpolation in ["bilinear", "bicubic"] {
+                number += 1;
+                let degrees = f64::from(number * 37 % 60 - 30);
+                let rotate = |sign: f64| json!({"op": "rotate", "degrees": sign * degrees, "interpolation": interpolation, "expand": true});
+                let crop = json!({"op": "center_crop", "width": 64 + number % 90, "height": 48 + number % 70});
+                let ops = [first, second].into_iter().zip([1.0, -0.7]).flat_map(|(turn, sign)| {
+                    turn.as_array().unwrap().iter().cloned().chain([rotate(sign)]).collect::<Vec<_>>()
+                });
+                let ops: Value = ops.chain([crop]).collect();
+                let ops: Vec<Op> = serde_json::from_value(ops).unwrap();
+                let of = |device| apply(&bytes, &ops, &common::as_made(&ops).strategy(Strategy::Fused).device(device));
+                let equal = of(Device::Cpu).unwrap().as_bytes().unwrap() == of(GPU).unwrap().as_bytes().unwrap();
+                assert!(equal, "{ops:?}");
+            }
+        }
+    }
+}
+
 /// Baseline in all samplings, progressive, gray, CMYK; and PNG.
 fn kinds() -> EncodedImages {
     let image = |i: u32| common::image(61 + i, 47 + 2 * i, i.into());

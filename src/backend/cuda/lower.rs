@@ -243,15 +243,7 @@ impl<'a> Lowering<'a> {
             StageWork::Table(table) => return table.launch(self),
             StageWork::Resample(resampling) => Some(*resampling),
             StageWork::Affine(warp) => {
-                // Its kernels read images, not views.
-                let view = &stage.view;
-                if *view != ImageView::plain(view.input) {
-                    let part = warp.reach(part, view.size);
-                    let mut sample = self.fused(view, None, part)?;
-                    (sample.x0, sample.y0) = (part.x as i32, part.y as i32);
-                    self.gather(sample, view.size, part)?;
-                }
-                return warp.launch(self, stage.size, part);
+                return warp.launch(self, stage.view.exact, stage.view.size, stage.size, part);
             }
             StageWork::Reduce(_) => return Err(no_kernel()),
             StageWork::Pass(op, _) => return op.launch(self, part),
