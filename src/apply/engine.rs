@@ -188,7 +188,7 @@ impl Engine {
         let header = self.recipe.header(image)?;
         let ops = self.recipe.of(&header);
         let plan = self.recipe.planner.plan_one(&ops, header.size)?;
-        let sample = PlannedSample { place: i, header: &header, plans: &[plan], masks: &[], later: true };
+        let sample = PlannedSample { place: i, index: None, header: &header, plans: &[plan], masks: &[], later: true };
         self.backend.run(worker, batch, given, &sample).map(drop)
     }
 }

@@ -4,7 +4,9 @@ use super::cpu::{self, Cpu};
 use super::cuda::{self, Gpu};
 use super::spares::Spares;
 use super::{Backend, Decoded, End, Executor, Finished, Given, PlannedSample, Ran, RunOptions, Settled, Twice};
+use crate::backend::cuda::jpeg::CachedImage;
 use crate::error::{Error, Result};
+use std::sync::Arc;
 
 /// A back end of any kind, and the host executors of its threads.
 pub(crate) struct AnyBackend {
@@ -99,6 +101,22 @@ impl AnyBackend {
     /// See [`Backend::give_buffer`].
     pub(crate) fn give_buffer(&self, worker: &mut AnyWorker, buffer: Vec<u8>) {
         own!(self, own => own.give_buffer(&mut worker.host, buffer))
+    }
+
+    /// The image of a sample that a device has kept.
+    pub(crate) fn cached(&self, index: u64) -> Option<Arc<CachedImage>> {
+        match &self.kind {
+            Kind::Cpu(_) => None,
+            Kind::Cuda(gpu) => gpu.cached(index),
+        }
+    }
+
+    /// Limits the memory of the images that a device has kept.
+    pub(crate) fn limit_cached(&self, bytes: u64) {
+        match &self.kind {
+            Kind::Cpu(_) => {}
+            Kind::Cuda(gpu) => gpu.limit_cached(bytes),
+        }
     }
 
     /// See [`Backend::begin`].

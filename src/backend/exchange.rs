@@ -15,6 +15,8 @@ use std::time::Duration;
 pub(crate) struct PlannedSample<'a> {
     /// The sample's place in its batch.
     pub(crate) place: usize,
+    /// Its index in a data set, from which later epochs read it again.
+    pub(crate) index: Option<u64>,
     pub(crate) header: &'a Header,
     /// One plan for each image that the batch has of the sample, orientation included: all repetitions of the first
     /// view, then those of the next. The images of a view have the view's size.

@@ -1,8 +1,9 @@
 //! Images that a back end may keep after the call.
 #![allow(unsafe_code)]
 
+use crate::backend::cuda::jpeg::CachedImage;
 use crate::decode::{Input, Pixels};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::raster::Size;
 use crate::source::{ReadRequest, Reader, Sample, Source};
 use crate::targets::Found;
@@ -12,13 +13,20 @@ use std::sync::Arc;
 pub(crate) enum Given<'a> {
     Held(HeldImage),
     Pixels(Pixels<'a>),
+    /// An image whose data a device has kept.
+    OnDevice(Arc<CachedImage>),
 }
 
 impl Given<'_> {
-    pub(crate) fn input(&self) -> Input<'_> {
+    /// The image in the host's memory.
+    ///
+    /// # Errors
+    /// [`Error::Panic`] if only the device has it, which would be a defect of this crate.
+    pub(crate) fn input(&self) -> Result<Input<'_>> {
         match self {
-            Self::Held(image) => image.input(),
-            Self::Pixels(pixels) => Input::Pixels(*pixels),
+            Self::Held(image) => Ok(image.input()),
+            Self::Pixels(pixels) => Ok(Input::Pixels(*pixels)),
+            Self::OnDevice(_) => Err(Error::Panic { message: "an image is on a device alone".to_owned() }),
         }
     }
 
@@ -26,7 +34,7 @@ impl Given<'_> {
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         match self {
             Self::Held(image) => image.into_buffer(),
-            Self::Pixels(_) => Vec::new(),
+            Self::Pixels(_) | Self::OnDevice(_) => Vec::new(),
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct RunOptions {
     pub(crate) threads: usize,
     /// Largest device memory of the batches being filled or in flight, in bytes. Default: a share of the free memory.
     pub(crate) device_memory_bytes: Option<u64>,
+    /// Largest device memory for encoded images of earlier epochs, in bytes.
+    pub(crate) device_cache_bytes: u64,
     /// Whether memory for copies to a device is pinned.
     pub(crate) pinned: bool,
     /// The CUDA device whose trainer copies batches from host memory. The batches are then pinned.
@@ -64,6 +66,7 @@ impl Default for RunOptions {
             fields: 0,
             threads: 0,
             device_memory_bytes: None,
+            device_cache_bytes: 0,
             pinned: true,
             pin_batches: None,
             batch_memory: None,

@@ -70,6 +70,11 @@ counts! {
         /// [`device`](Self::device).
         #[serde(rename = "decoded_device_entry_points")]
         device_entry_points: u64 = sum,
+        /// Images whose data the device has kept since an earlier epoch
+        /// ([`PipelineBuilder::device_cache`](crate::PipelineBuilder::device_cache)). They are included in
+        /// [`device`](Self::device).
+        #[serde(rename = "decoded_device_cached")]
+        device_cached: u64 = sum,
         /// Images that the crate's own decoder on the device left to the CPU, by reason. They are included in
         /// [`cpu`](Self::cpu), or bad.
         cpu_fallbacks: CpuFallbacks = sum,

@@ -5,7 +5,7 @@
 use super::recipes::Recipes;
 use super::stats::Counters;
 use crate::apply::opening::Stored;
-use crate::backend::{HeldImage, WorkStats};
+use crate::backend::{Given, HeldImage, WorkStats};
 use crate::decode::{Header, Input, Pixels, pnm_header};
 use crate::error::{Error, Result};
 use crate::hex::hex;
@@ -135,7 +135,7 @@ enum Store {
 
 /// An image that recipes are run on, from the source or from the cache.
 pub(super) struct Loaded {
-    pub(super) image: HeldImage,
+    pub(super) image: Given<'static>,
     /// The header of `image`.
     pub(super) header: Header,
     /// The image as the source has it.
@@ -259,7 +259,7 @@ impl Cache {
     fn loaded(&self, stored: Stored, size: Size, rgb: HeldImage) -> Loaded {
         let image = rgb.into_rgb(size);
         let header = Pixels { size, channels: 3, bytes: image.bytes() }.header();
-        Loaded { image, header, stored, cached_ops: Some(self.recipes.cached_ops(stored).len()) }
+        Loaded { image: Given::Held(image), header, stored, cached_ops: Some(self.recipes.cached_ops(stored).len()) }
     }
 
     /// Decodes an image into the form that is cached, if it fits.

@@ -84,6 +84,7 @@ impl PipelineGroup {
             all.encoded_bytes = all.encoded_bytes.saturating_add(own.encoded_bytes - shared_bytes);
             all.order_bytes = all.order_bytes.saturating_add(own.order_bytes);
             all.device_bytes += own.device_bytes;
+            all.device_cache_bytes = all.device_cache_bytes.saturating_add(own.device_cache_bytes);
             all.spare_bytes += own.spare_bytes;
         }
         all

@@ -468,6 +468,12 @@ impl<I> Pipeline<I> {
         self.setup.cache.as_deref().map(Cache::usage)
     }
 
+    /// Sets the limit of [`PipelineBuilder::device_cache`] anew, in bytes. Memory above it is freed as soon as the GPU has
+    /// read it; the images are then read from their source again.
+    pub fn limit_device_cache(&self, bytes: u64) {
+        self.backend.limit_cached(bytes);
+    }
+
     /// Folder in which entry points are kept; `None` if they are in memory only ([`PipelineBuilder::entry_points`]).
     #[must_use]
     pub fn entry_points_folder(&self) -> Option<&Path> {

@@ -125,7 +125,11 @@ impl<'a> Worker<'a> {
     /// Reads one sample and runs its recipes. The images go to its place in the batch, and what else is known of the
     /// sample is returned.
     fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<Prepared> {
-        let (annotation, image) = self.load(pick.index)?;
+        let index = pick.index;
+        let (annotation, image) = match self.kept_on_device(index) {
+            Some(image) => (self.context.read_annotation(index)?, image),
+            None => self.load(index)?,
+        };
         self.run(self.context.picked(pick), annotation, image, to)
     }
 
@@ -142,6 +146,13 @@ impl<'a> Worker<'a> {
     /// The settings of the pipeline.
     pub(super) fn setup(&self) -> &'a Setup {
         &self.context.setup
+    }
+
+    /// The image of a sample whose data a device has kept since an earlier epoch.
+    fn kept_on_device(&self, index: u64) -> Option<Loaded> {
+        let kept = self.backend.cached(index)?;
+        let header = kept.header.clone();
+        Some(Loaded { stored: Stored::from(&header), header, image: Given::OnDevice(kept), cached_ops: None })
     }
 
     /// Reads a sample: its annotation, and its image from the cache or the source.
@@ -179,7 +190,7 @@ impl<'a> Worker<'a> {
                 backend.give_buffer(own, image.into_buffer());
                 kept
             }
-            None => Loaded { image, stored: Stored::from(&header), header, cached_ops: None },
+            None => Loaded { image: Given::Held(image), stored: Stored::from(&header), header, cached_ops: None },
         };
         Ok((annotation, loaded))
     }
@@ -208,7 +219,7 @@ impl<'a> Worker<'a> {
         let len = 3 * size.area_px() as usize;
         let mut rgb = memory::zeros(len, "the image of another sample", memory::FEWER_IMAGES)?;
         let augment = start.elapsed();
-        let job = self.context.setup.options.job(image.input(), header);
+        let job = self.context.setup.options.job(image.input()?, header);
         let mut work = self.own()?.host.run_to_rgb(&job, &[plan], [&mut rgb[..]])?;
         work.augment += augment;
         counters.add_work(work.counted(*cached_ops));
@@ -254,8 +265,9 @@ impl<'a> Worker<'a> {
         context.setup.options.check_sizes(&plans)?;
         context.counters.add(|stats| stats.augment += drawing + start.elapsed());
         let own = self.own()?;
-        let planned = PlannedSample { place, header: &header, plans: &plans, masks: &masks, later };
-        match backend.run(own, batch, Given::Held(image), &planned) {
+        let index = context.is_finite().then_some(pick.index);
+        let planned = PlannedSample { place, index, header: &header, plans: &plans, masks: &masks, later };
+        match backend.run(own, batch, image, &planned) {
             Ok(Ran { work, masks: made }) => {
                 moved.iter_mut().filter(|_| made.len() < masks.len()).for_each(|(fields, _)| fields.drop_masks());
                 for (of, mask) in masks.iter().zip(made) {

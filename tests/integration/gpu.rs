@@ -18,7 +18,7 @@ use warpfeed::{
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{
         Contrast, Custom, ErasingNoise, Op, RandomCopyPaste, RandomErasing, RandomMixUp, RandomMosaic, Transform,
-        YoloCopyPaste, YoloPerspective, random_horizontal_flip, random_resized_crop, random_rotation,
+        YoloCopyPaste, YoloPerspective, maybe, random_horizontal_flip, random_resized_crop, random_rotation,
         random_vertical_flip,
     },
     source::EncodedImages,
@@ -766,6 +766,66 @@ fn operations_of_the_caller_run_on_the_cpu() {
     let custom = Custom::new("invert", invert);
     let [want, got] = both(|| small(source(9)).transform(custom.clone()).normalize([0.5; 3], [0.2; 3]));
     assert!(want == got);
+}
+
+/// Encoded images that stay on the device are the same in all later epochs, and whatever the CPU is left to do with them.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn images_that_stay_on_the_device_equal_the_cpu() {
+    let mut encoded: Vec<_> = (0..20).map(|i| jpeg(150 + 3 * i, 130 + i, i.into())).collect();
+    // Damaged below the crops of some epochs.
+    for image in encoded.iter_mut().take(4) {
+        let len = image.len();
+        image[len - len / 4] = 0xFF;
+        image[len - len / 4 + 1] = 0xD9;
+    }
+    // Decoding of those with restart markers begins at these.
+    for i in 0..3 {
+        let options = JpegOptions { restart_interval_rows: 1, ..JpegOptions::default() };
+        encoded.push(encode_jpeg(&common::image(140, 120 + i, i.into()), &options).unwrap());
+    }
+    let images = EncodedImages::new(encoded.into_iter().zip(0..));
+    let invert = |image: &mut warpfeed::image::Image| {
+        image.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
+    };
+    let builder = || {
+        Pipeline::builder(images.clone())
+            .shuffle(3)
+            .transform(random_resized_crop(40))
+            // The CPU makes what its custom operation is part of.
+            .transform(maybe(0.2, [Transform::from(Op::from(Custom::new("invert", invert)))]))
+            .batch_size(7)
+            .threads(2)
+            .on_error(OnError::Skip)
+    };
+    let cpu = builder().device(Device::Cpu).build().unwrap();
+    for (path, limit) in [(JpegDecoder::Device, 1 << 30), (JpegDecoder::Auto, 1 << 30), (JpegDecoder::Device, 40_000)] {
+        let gpu = builder().device(GPU).jpeg_decoder(path).device_cache(limit).build().unwrap();
+        assert_eq!(gpu.memory().device_cache_bytes, limit);
+        let epoch = |number: u64| {
+            let mut epoch = gpu.epoch(number);
+            let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
+            assert!(got == delivered(&cpu, number), "{path:?}, {limit}, epoch {number}");
+            epoch.stats()
+        };
+        let first = epoch(0);
+        assert_eq!(first.decoded.device_cached, 0);
+        epoch(1);
+        let later: Vec<_> = (2..6).map(epoch).collect();
+        let kept: u64 = later.iter().map(|stats| stats.decoded.device_cached).sum();
+        let by_device: u64 = later.iter().map(|stats| stats.decoded.device).sum();
+        assert!(kept > 0 && kept < by_device, "{kept} of {by_device}");
+        assert!(later.iter().all(|stats| stats.read_bytes < first.read_bytes));
+        if limit == 1 << 30 && path == JpegDecoder::Device {
+            assert!(later.iter().all(|stats| stats.read_bytes < first.read_bytes / 2), "few are read again");
+        }
+        gpu.limit_device_cache(0);
+        let without = epoch(6);
+        assert_eq!((without.decoded.device_cached, without.read_bytes), (0, first.read_bytes));
+        gpu.limit_device_cache(1 << 30);
+        epoch(7);
+        assert!(epoch(8).decoded.device_cached > 0);
+    }
 }
 
 #[test]

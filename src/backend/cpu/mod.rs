@@ -188,7 +188,7 @@ impl Backend for Cpu {
         let masks = sample.masks.iter().map(mask).collect::<Result<Vec<_>>>()?;
         let moving = start.elapsed();
         let options = &self.options;
-        let job = options.job(image.input(), sample.header);
+        let job = options.job(image.input()?, sample.header);
         let plans = sample.plans;
         let elements = options.elements();
         let output = |(bytes, plan): (_, &Plan<'_>)| Output::new(bytes, plan.size, &self.tables, elements);

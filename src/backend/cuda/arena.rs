@@ -222,6 +222,13 @@ impl Arena {
         Ok(allocation)
     }
 
+    /// Copies bytes to staging memory. Returns their address on the device.
+    pub(super) fn copy_of(&self, bytes: &[u8]) -> Result<u64> {
+        let mut piece = self.piece(bytes.len())?;
+        piece.bytes_mut().copy_from_slice(bytes);
+        Ok(piece.address())
+    }
+
     /// Keeps a copy of encoded bytes for a decoder that reads them later.
     pub(super) fn hold(&self, bytes: &[u8]) -> Result<Held> {
         let mut blocks = self.lock();

@@ -4,7 +4,7 @@ use super::arena::CHUNK_BYTES;
 use super::buffers::Buffers;
 use super::hardware;
 use super::in_flight::InFlight;
-use super::jpeg::{self, DeviceDecoder, Job};
+use super::jpeg::{self, DeviceDecoder, Encoded, Job};
 use super::lower::{DeviceImage, Spare, descriptors_bytes, packed_bytes, stages_bytes};
 use super::masks;
 use super::nvjpeg::{HardwareDecoder, HardwareJob, Nvjpeg, Queued, WorkerDecoder};
@@ -68,7 +68,7 @@ pub(super) struct Decoders {
     options: Arc<RunOptions>,
     router: Router,
     nvjpeg: Option<Scoped<Nvjpeg>>,
-    own: DeviceDecoder,
+    pub(super) own: DeviceDecoder,
     /// Buffers for encoded bytes.
     pub(super) buffers: Buffers,
     streams: Arc<Streams>,
@@ -102,30 +102,34 @@ impl Decoders {
         (host, worker): (&mut Executor, &mut Worker),
         batch: &InFlight,
         image: Given<'_>,
-        &PlannedSample { header, plans, masks, later, .. }: &PlannedSample<'_>,
+        sample @ &PlannedSample { header, plans, masks, later, .. }: &PlannedSample<'_>,
     ) -> Result<Source> {
         let (size, part) = (header.size, decoded_by(plans));
-        let mut encoded = match image {
-            Given::Held(encoded) => encoded,
+        let encoded = match image {
+            Given::Held(encoded) => Encoded::Held(encoded),
+            Given::OnDevice(image) => Encoded::OnDevice(image),
             Given::Pixels(pixels) => {
                 let job = self.options.job(Input::Pixels(pixels), header);
                 let image = worker.decode_to_staging(host, &batch.arena, &job, part)?;
                 return Ok(Source { image, by: By::Cpu, spare: None });
             }
         };
-        let (mut spare, start) = (None, Instant::now());
+        let start = Instant::now();
         let masks_bytes = masks.iter().map(masks::most_bytes).sum();
         let route = self.router.route(header, later);
-        if route == Route::Device {
-            match self.own.take(worker, batch, encoded, header, plans, masks_bytes)? {
+        let (mut encoded, mut spare) = match route {
+            Route::Device => match self.own.take(worker, batch, encoded, sample, masks_bytes)? {
                 Ok(source) => {
                     self.router.handing_over_took(start.elapsed());
                     return Ok(source);
                 }
-                Err(back) => (encoded, spare) = back,
-            }
-        } else if let Some((image, nvjpeg)) =
-            self.whole_image(worker, batch, &encoded, (header, route), plans, masks_bytes)?
+                Err(back) => back,
+            },
+            _ => (encoded.into_host(&self.streams)?, None),
+        };
+        if route != Route::Device
+            && let Some((image, nvjpeg)) =
+                self.whole_image(worker, batch, &encoded, (header, route), plans, masks_bytes)?
         {
             let destination = image.address;
             if route == Route::Hardware && nvjpeg.is_for_hardware(encoded.bytes(), size) {
@@ -154,6 +158,14 @@ impl Decoders {
         Ok(Source { image, by: By::Cpu, spare })
     }
 
+    /// The same image, in the host's memory.
+    pub(super) fn on_host<'a>(&self, image: Given<'a>) -> Result<Given<'a>> {
+        match image {
+            Given::OnDevice(image) => Encoded::OnDevice(image).into_host(&self.streams).map(Given::Held),
+            image => Ok(image),
+        }
+    }
+
     /// Decodes the needed part of an image on the CPU after another decoder had taken the whole image. This is for
     /// plans that find no memory while the whole image is on the device; they get the image's memory.
     pub(super) fn decode_again(
@@ -172,7 +184,7 @@ impl Decoders {
             By::Hardware(job) => decode(worker, job.encoded.bytes())?,
             By::Device(job) => {
                 worker.decoded.cpu_fallbacks.add(Reason::Memory);
-                decode(worker, job.encoded.bytes())?
+                decode(worker, &job.encoded.host_bytes(&self.streams)?)?
             }
             By::Hybrid => {
                 let taken_back = worker.nvjpeg.as_mut().map(|nvjpeg| nvjpeg.take_back()).transpose()?;

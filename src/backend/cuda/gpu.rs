@@ -5,7 +5,7 @@ use super::decode::Decoders;
 use super::fatbin;
 use super::forget_checked;
 use super::in_flight::InFlight;
-use super::jpeg::{DeviceDecoder, JpegKernels};
+use super::jpeg::{CachedImage, DeviceDecoder, JpegKernels};
 use super::kernel::Kernels;
 use super::limits::Limit;
 use super::prepare::Preparation;
@@ -73,6 +73,17 @@ impl Gpu {
             outputs,
             streams,
         })
+    }
+
+    /// The image of a sample that the device has kept.
+    pub(in crate::backend) fn cached(&self, index: u64) -> Option<Arc<CachedImage>> {
+        self.decoders.own.cached(index)
+    }
+
+    /// Limits the memory of kept images. The rest is freed when the device has done the work that reads it.
+    pub(in crate::backend) fn limit_cached(&self, bytes: u64) {
+        let _entered = self.streams.enter();
+        self.decoders.own.limit_cached(bytes);
     }
 
     /// Waits for all queued work.

@@ -40,7 +40,7 @@ pub(crate) mod fatbin;
 mod gpu;
 mod hardware;
 mod in_flight;
-mod jpeg;
+pub(crate) mod jpeg;
 mod kernel;
 mod limits;
 mod lower;

@@ -44,6 +44,7 @@ impl<'a> Preparation<'a> {
         let masks = sample.masks.iter().map(lower).collect::<Result<Vec<_>>>()?;
         let lowered = start.elapsed();
         let (prepared, mut work) = if !sample.plans.iter().all(lower::has_kernels) {
+            let image = self.decoders.on_host(image)?;
             let prepared = self.on_cpu(&image, sample)?;
             self.decoders.buffers.give(image.into_buffer());
             prepared
@@ -103,7 +104,7 @@ impl<'a> Preparation<'a> {
         &PlannedSample { header, plans, .. }: &PlannedSample<'_>,
     ) -> Result<(Prepared, WorkStats)> {
         let &mut Self { options, batch, .. } = self;
-        let job = options.job(image.input(), header);
+        let job = options.job(image.input()?, header);
         let room = |plan: &Plan<'_>| batch.arena.piece(packed_bytes(plan.size));
         let mut pieces = plans.iter().map(room).collect::<Result<Vec<_>>>()?;
         let outs = pieces.iter_mut().map(Allocation::bytes_mut);

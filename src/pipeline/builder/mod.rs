@@ -66,6 +66,8 @@ pub struct MemoryBound {
     /// for itself is not included. On a GPU the batches themselves ([`batches_bytes`](Self::batches_bytes)) also lie in
     /// GPU memory.
     pub device_bytes: u64,
+    /// Bytes of GPU memory for encoded images that stay there ([`PipelineBuilder::device_cache`]); 0 on the CPU.
+    pub device_cache_bytes: u64,
 }
 
 /// The sizes of a batch's images.
@@ -372,6 +374,20 @@ impl PipelineBuilder {
     #[must_use]
     pub fn device_memory(mut self, bytes: u64) -> Self {
         self.options.device_memory_bytes = Some(bytes);
+        self
+    }
+
+    /// Keeps encoded images in GPU memory, up to this many bytes, from one epoch to the next. Later epochs do not read
+    /// them. Default: 0.
+    ///
+    /// An image stays once the GPU has decoded it with this crate's decoder ([`JpegDecoder::Auto`],
+    /// [`JpegDecoder::Device`]), unless it has restart markers or is above 64 MiB. Bytes do not change; an image that
+    /// changes in its source is not read again. Streams keep nothing.
+    /// [`Decoded::device_cached`](crate::Decoded::device_cached) counts the images that were there, and
+    /// [`Pipeline::limit_device_cache`](crate::Pipeline::limit_device_cache) gives memory back.
+    #[must_use]
+    pub fn device_cache(mut self, bytes: u64) -> Self {
+        self.options.device_cache_bytes = bytes;
         self
     }
 

@@ -138,6 +138,8 @@ impl Setting {
             "JPEG decoder for a GPU.";
         device_memory: u64, "BYTES", "half of the free memory", Nothing,
             "Limit of GPU memory for in-flight batches, in bytes.";
+        device_cache: u64, "BYTES", "0", Nothing,
+            "Limit of GPU memory for encoded images that stay there from epoch to epoch, in bytes.";
         pinned: bool, "", "true", Nothing, "Stage copies to a GPU in pinned memory.";
         stream_priority: StreamPriority, "", "low", Nothing, "Priority of the pipeline's streams on a GPU.";
     };

@@ -427,5 +427,6 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
         cache_bytes: cache.map_or(0, ImageCache::memory_bytes),
         entry_points_bytes: options.entry_points.as_ref().map_or(0, |points| points.limit_bytes()),
         device_bytes,
+        device_cache_bytes: if device_bytes > 0 { options.device_cache_bytes } else { 0 },
     }
 }

@@ -59,6 +59,9 @@ pub struct DecoderCounts {
     pub entry_points: u64,
     /// Images among `device` that were decoded from entry points.
     pub device_entry_points: u64,
+    /// Images among `device` whose data the GPU had kept since an earlier epoch
+    /// ([`PipelineBuilder::device_cache`](warpfeed::PipelineBuilder::device_cache)).
+    pub device_cached: u64,
     /// Images among `cpu` for which the GPU had not enough memory as a whole.
     pub for_memory: u64,
     /// Images that the crate's own decoder on a GPU left to the CPU, by reason.
@@ -75,6 +78,7 @@ impl From<Stats> for DecoderCounts {
             restarts: stats.decoded.restarts,
             entry_points: stats.decoded.entry_points,
             device_entry_points: stats.decoded.device_entry_points,
+            device_cached: stats.decoded.device_cached,
             for_memory: stats.decoded.for_memory,
             cpu_fallbacks: stats.decoded.cpu_fallbacks,
         }

@@ -53,10 +53,48 @@ pub struct KnownSums {
     pub end_dc: Option<[i16; 4]>,
 }
 
+/// The encoded bytes of an image that a device decodes.
+#[derive(Debug, Clone, Copy)]
+pub enum DeviceBytes<'a> {
+    /// In the host's memory, from where a window's data are copied to the device.
+    Window(&'a [u8]),
+    /// In the host's memory, from where all data are copied to the device.
+    Whole(&'a [u8]),
+    /// All data are on the device.
+    OnDevice {
+        /// Number of bytes of the file.
+        len_bytes: usize,
+        /// What [`PointMemory::key`] was after the image's points were looked for in the file's bytes.
+        key: Option<ImageKey>,
+    },
+}
+
+/// Data that are all on a device are read from a multiple of so many bytes.
+const ALIGN_BYTES: usize = 16;
+
+impl<'a> DeviceBytes<'a> {
+    /// The bytes of the file, if they are in the host's memory.
+    fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Window(bytes) | Self::Whole(bytes) => Some(bytes),
+            Self::OnDevice { .. } => None,
+        }
+    }
+
+    fn len_bytes(self) -> usize {
+        match self {
+            Self::Window(bytes) | Self::Whole(bytes) => bytes.len(),
+            Self::OnDevice { len_bytes, .. } => len_bytes,
+        }
+    }
+}
+
 /// Memory for the places of one image, which is reused.
 #[derive(Debug, Default)]
 pub struct PointMemory {
     entries: ImageEntryPoints,
+    /// The key under which the store has the image's points.
+    pub key: Option<ImageKey>,
     /// The stretches of a part whose places are known.
     pub stretches: Vec<KnownStretch>,
     /// The entry points of such a part.
@@ -79,26 +117,39 @@ impl DevicePoints {
     #[must_use]
     pub fn find(
         store: Option<&EntryPointStore>,
-        (image, bytes, header): (&Baseline, &[u8], &Header),
+        (image, encoded, header): (&Baseline, DeviceBytes<'_>, &Header),
         part: Rect,
         memory: &mut PointMemory,
         starts: &mut Vec<usize>,
     ) -> (DecodeWindow, Self) {
         let found = store.and_then(|store| {
             let grid = McuGrid::new(header)?;
-            Some((store, grid, store.key(bytes, header, &grid)?))
+            let key = match encoded {
+                DeviceBytes::Window(bytes) | DeviceBytes::Whole(bytes) => store.key(bytes, header, &grid)?,
+                DeviceBytes::OnDevice { key, .. } => key?,
+            };
+            Some((store, grid, key))
         });
-        let indexed = |starts| (DecodeWindow::new(image, bytes, header, part, starts), Self::Nothing);
+        memory.key = found.as_ref().map(|(_, _, key)| *key);
+        let indexed = |starts| {
+            let window = match encoded {
+                DeviceBytes::Window(bytes) => DecodeWindow::new(image, bytes, header, part, starts),
+                DeviceBytes::Whole(_) | DeviceBytes::OnDevice { .. } => {
+                    DecodeWindow::from_front(image, encoded.len_bytes(), part)
+                }
+            };
+            (window, Self::Nothing)
+        };
         let Some((store, grid, key)) = found else { return indexed(starts) };
         let answer = store.get(&key, header, &grid, &mut memory.entries);
-        let mut window = DecodeWindow::from_front(image, bytes, part);
+        let mut window = DecodeWindow::from_front(image, encoded.len_bytes(), part);
         let entries = &memory.entries;
         // If the CPU has kept entry points alone, a device finds out starts once.
         let has_starts = !entries.starts.is_empty() || store.learned_step(&grid) == grid.step();
         let lacks_starts = answer.is_known && answer.has_room && entries.rows > 0 && !has_starts;
         if !lacks_starts
             && entries.rows >= window.rows.end
-            && memory.read((image, bytes, header), &grid, &mut window).is_some()
+            && memory.read((image, encoded, header), &grid, &mut window).is_some()
         {
             return (window, Self::Known);
         }
@@ -124,15 +175,18 @@ impl PointMemory {
     /// image.
     fn read(
         &mut self,
-        (image, bytes, header): (&Baseline, &[u8], &Header),
+        (image, encoded, header): (&Baseline, DeviceBytes<'_>, &Header),
         grid: &McuGrid,
         window: &mut DecodeWindow,
     ) -> Option<()> {
-        let Self { entries, stretches, sums } = self;
+        let Self { entries, stretches, sums, .. } = self;
         let ImageEntryPoints { points, step, a_row, .. } = &*entries;
         let (columns, rows) = (window.columns.clone(), window.rows.clone());
         let needed = columns.start / step..columns.end.div_ceil(*step);
-        let begin_byte = points.get((rows.start * a_row + needed.start) as usize)?.byte();
+        let mut begin_byte = points.get((rows.start * a_row + needed.start) as usize)?.byte();
+        if !matches!(encoded, DeviceBytes::Window(_)) {
+            begin_byte -= begin_byte.checked_sub(header.scan_offset_bytes)? % ALIGN_BYTES;
+        }
         let begin_bit = 8 * begin_byte as u32;
         let restart_rows = u32::from(header.restart_interval_mcus) / grid.columns;
         stretches.clear();
@@ -171,11 +225,14 @@ impl PointMemory {
             }
         })?;
         let mut end_byte = begin_byte + (stretches.last()?.end_bit as usize).div_ceil(8);
-        if bytes.get(end_byte.checked_sub(1)?) == Some(&0xFF) {
-            // Half of a stuffed byte would be missing.
-            end_byte += 1;
+        // If the last byte is 0xFF, the other half of a stuffed byte would be missing.
+        end_byte += match encoded.bytes() {
+            Some(bytes) => usize::from(bytes.get(end_byte.checked_sub(1)?) == Some(&0xFF)),
+            None => usize::from(end_byte < encoded.len_bytes()),
+        };
+        if !(begin_byte..=encoded.len_bytes()).contains(&end_byte) {
+            return None;
         }
-        bytes.get(begin_byte..end_byte)?;
         window.data = begin_byte..end_byte;
         let row_blocks = grid.columns as usize * image.mcu_blocks();
         window.checked = rows.start as usize * row_blocks..rows.end as usize * row_blocks;

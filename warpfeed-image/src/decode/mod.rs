@@ -69,7 +69,9 @@ pub use restarts::{indexed, is_indexed};
 #[doc(hidden)]
 pub use baseline::{Baseline, BaselineColor, Component};
 #[doc(hidden)]
-pub use device_points::{DevicePoints, KnownStretch, KnownSums, NewPoints, PointMemory};
+pub use device_points::{DeviceBytes, DevicePoints, KnownStretch, KnownSums, NewPoints, PointMemory};
+#[doc(hidden)]
+pub use entry_point_store::ImageKey;
 #[doc(hidden)]
 pub use huffman::Code;
 #[doc(hidden)]

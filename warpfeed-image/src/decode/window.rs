@@ -27,7 +27,7 @@ impl DecodeWindow {
     /// The window for `part`, which lies inside the image. `starts` is memory for an index of rows.
     #[must_use]
     pub fn new(image: &Baseline, bytes: &[u8], header: &Header, part: Rect, starts: &mut Vec<usize>) -> Self {
-        let mut window = Self::from_front(image, bytes, part);
+        let mut window = Self::from_front(image, bytes.len(), part);
         let has_rest = McuGrid::new(header).is_some_and(|grid| grid.has_rest(part));
         if has_rest && row_starts(bytes, header, starts) {
             let Range { start, end } = window.rows;
@@ -40,7 +40,7 @@ impl DecodeWindow {
     }
 
     /// The window for `part` if nothing is known about the places of rows.
-    pub(super) fn from_front(image: &Baseline, bytes: &[u8], part: Rect) -> Self {
+    pub(super) fn from_front(image: &Baseline, len_bytes: usize, part: Rect) -> Self {
         // Interpolation needs one chroma sample on either side; a margin of one pixel reaches it.
         let margins = image.components.iter().map(|component| image.pixels_a_sample(component));
         let (mut right, mut below) = (0, 0);
@@ -56,7 +56,7 @@ impl DecodeWindow {
         let at_once = image.mcu_rows_at_once;
         let checked_rows = (rows.end.next_multiple_of(at_once) + at_once).min(image.mcu_rows);
         let checked = 0..checked_rows as usize * image.mcu_columns as usize * image.mcu_blocks();
-        let data = image.scan_offset_bytes..bytes.len();
+        let data = image.scan_offset_bytes..len_bytes;
         Self { columns, rows, checked, data, first_restart: 0 }
     }
 

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::batch::Decoding;
+use super::device_cache::{CachedImage, DeviceCache, Room};
 use super::kernels::{JpegKernels, Staged};
 use super::learning::{Learning, UnstoredPlaces};
 use super::lower::Lowered;
@@ -14,21 +15,74 @@ use crate::backend::cuda::in_flight::InFlight;
 use crate::backend::cuda::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
 use crate::backend::cuda::streams::Streams;
 use crate::backend::cuda::worker::Worker;
-use crate::backend::{Executor, HeldImage, RunOptions, Settled};
-use crate::decode::{Baseline, DevicePoints, Header, Reason};
+use crate::backend::{Executor, HeldImage, PlannedSample, RunOptions, Settled};
+use crate::decode::{Baseline, DeviceBytes, DevicePoints, Header, ImageKey, Reason};
 use crate::error::{Error, Result};
-use crate::plan::{Plan, decoded_by};
+use crate::ops::descriptors::DevicePointer;
+use crate::plan::decoded_by;
 use crate::raster::Rect;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// An image whose data are in the batch's staging memory.
 pub(in crate::backend::cuda) struct Job {
     pub(super) image: JpegImage,
     /// The encoded bytes for the CPU, if the device flags the image.
-    pub(in crate::backend::cuda) encoded: HeldImage,
+    pub(in crate::backend::cuda) encoded: Encoded,
+    /// If its data stay on the device: all that is needed to use them again.
+    to_keep: Option<ToKeep>,
     pub(super) part: Rect,
     /// Knowledge of the places in its data.
     pub(super) points: DevicePoints,
+}
+
+/// An encoded image, in the host's memory or on the device.
+pub(in crate::backend::cuda) enum Encoded {
+    Held(HeldImage),
+    OnDevice(Arc<CachedImage>),
+}
+
+impl Encoded {
+    /// The bytes of the file.
+    ///
+    /// # Synchronization
+    /// Waits for a copy from the device.
+    pub(in crate::backend::cuda) fn host_bytes(&self, streams: &Streams) -> Result<Cow<'_, [u8]>> {
+        match self {
+            Self::Held(held) => Ok(Cow::Borrowed(held.bytes())),
+            Self::OnDevice(image) => image.to_host(streams).map(|held| Cow::Owned(held.into_buffer())),
+        }
+    }
+
+    /// The image in the host's memory.
+    ///
+    /// # Synchronization
+    /// Waits for a copy from the device.
+    pub(in crate::backend::cuda) fn into_host(self, streams: &Streams) -> Result<HeldImage> {
+        match self {
+            Self::Held(held) => Ok(held),
+            Self::OnDevice(image) => image.to_host(streams),
+        }
+    }
+
+    /// The buffer for another image.
+    pub(in crate::backend::cuda) fn into_buffer(self) -> Vec<u8> {
+        match self {
+            Self::Held(held) => held.into_buffer(),
+            Self::OnDevice(_) => Vec::new(),
+        }
+    }
+}
+
+/// An image whose data are in staging memory, and the room where they will stay.
+struct ToKeep {
+    room: Room,
+    header: Header,
+    image: Baseline,
+    key: Option<ImageKey>,
+    /// Address of its data in staging memory, and their number of bytes.
+    scan: DevicePointer,
+    data_bytes: usize,
 }
 
 /// An image that the CPU is to decode, and device memory that was taken for it.
@@ -40,6 +94,7 @@ pub(in crate::backend::cuda) struct DeviceDecoder {
     kernels: JpegKernels,
     streams: Arc<Streams>,
     unstored: UnstoredPlaces,
+    cache: DeviceCache,
 }
 
 impl DeviceDecoder {
@@ -53,7 +108,18 @@ impl DeviceDecoder {
             kernels,
             streams: Arc::clone(streams),
             unstored: UnstoredPlaces::default(),
+            cache: DeviceCache::new(options.device_cache_bytes),
         }
+    }
+
+    /// The image of a sample that was kept.
+    pub(in crate::backend::cuda) fn cached(&self, index: u64) -> Option<Arc<CachedImage>> {
+        self.cache.get(index)
+    }
+
+    /// Limits the memory of kept images.
+    pub(in crate::backend::cuda) fn limit_cached(&self, bytes: u64) {
+        self.cache.limit(bytes);
     }
 
     /// Leaves the needed part of an image to the device, or returns the image for the CPU. `masks_bytes`: the memory
@@ -62,47 +128,89 @@ impl DeviceDecoder {
         &self,
         worker: &mut Worker,
         batch: &InFlight,
-        encoded: HeldImage,
-        header: &Header,
-        plans: &[Plan<'_>],
+        encoded: Encoded,
+        &PlannedSample { index, header, plans, .. }: &PlannedSample<'_>,
         masks_bytes: usize,
     ) -> Result<std::result::Result<Source, CpuFallbacks>> {
         // Its share of the places that earlier batches have learned.
         self.store_one();
-        let (bytes, part) = (encoded.bytes(), decoded_by(plans));
-        let found = if self.options.accept_truncated { Err(Reason::Tolerant) } else { Baseline::new(bytes, header) };
-        let image = match found {
-            Ok(image) => image,
-            Err(reason) => {
-                worker.decoded.cpu_fallbacks.add(reason);
-                return Ok(Err((encoded, None)));
+        let part = decoded_by(plans);
+        let (mut parsed, mut kept_at) = (None, 0);
+        let (image, encoding) = match &encoded {
+            Encoded::OnDevice(cached) => {
+                kept_at = cached.data;
+                (&cached.image, cached.bytes())
+            }
+            Encoded::Held(held) => {
+                let bytes = held.bytes();
+                let tolerant = self.options.accept_truncated;
+                match if tolerant { Err(Reason::Tolerant) } else { Baseline::new(bytes, header) } {
+                    Ok(image) => {
+                        let image = &*parsed.insert(image);
+                        let stays = index.is_some_and(|index| self.cache.takes(index, bytes.len(), image));
+                        (image, if stays { DeviceBytes::Whole(bytes) } else { DeviceBytes::Window(bytes) })
+                    }
+                    Err(reason) => {
+                        worker.decoded.cpu_fallbacks.add(reason);
+                        return Ok(Err((encoded.into_host(&self.streams)?, None)));
+                    }
+                }
             }
         };
-        let (store, whole) = (self.options.entry_points.as_deref(), (&image, bytes, header));
-        let (window, points) = DevicePoints::find(store, whole, part, &mut worker.points, &mut worker.row_starts);
-        let lowered = Lowered::new(&image, bytes, part, &window, (&points, &worker.points));
+        let store = self.options.entry_points.as_deref();
+        let (window, points) =
+            DevicePoints::find(store, (image, encoding, header), part, &mut worker.points, &mut worker.row_starts);
+        let lowered = Lowered::new(image, part, &window, (&points, &worker.points));
+        let staged = match encoding {
+            DeviceBytes::Window(bytes) => &bytes[lowered.data.clone()],
+            DeviceBytes::Whole(bytes) => &bytes[image.scan_offset_bytes..],
+            DeviceBytes::OnDevice { .. } => &[],
+        };
         // This sample's plans need memory in addition to the other samples.
         let writable_bytes = if plans.len() > 1 { 0 } else { packed_bytes(part.size()) };
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, writable_bytes)).sum();
-        let own_bytes = stages_bytes + lowered.staged_bytes();
+        let own_bytes = stages_bytes + staged.len() + lowered.staged_bytes();
         let left_bytes = needed_bytes(&self.options, batch, plans, masks_bytes).saturating_add(own_bytes);
         let mut taken = None;
         let placed = batch.arena.scratch_sparing(lowered.len_bytes, left_bytes).and_then(|memory| {
             taken = Some((memory, lowered.len_bytes));
-            Ok((memory, lowered.place(&batch.arena, &mut worker.staging, memory)?))
+            let in_scan = (lowered.data.start - image.scan_offset_bytes) as u64;
+            let (scan, data) = match encoding {
+                DeviceBytes::Window(_) => (None, batch.arena.copy_of(staged)?),
+                DeviceBytes::Whole(_) => {
+                    let scan = batch.arena.copy_of(staged)?;
+                    (Some(scan), scan + in_scan)
+                }
+                DeviceBytes::OnDevice { .. } => (None, kept_at + in_scan),
+            };
+            Ok((memory, scan, lowered.place(&batch.arena, &mut worker.staging, memory, data)?))
         });
         match placed {
-            Ok((address, image)) => {
+            Ok((address, scan, described)) => {
                 let decoded = DeviceImage { address, pitch_bytes: 3 * part.width, whole: header.size, part };
                 // When a stage writes to this memory, the decoder is done with it.
                 let (own, len_bytes) = (lowered.pixels_end, lowered.len_bytes);
                 let spare = Some((address + own as u64, len_bytes - own));
-                Ok(Ok(Source { image: decoded, by: By::Device(Box::new(Job { image, encoded, part, points })), spare }))
+                let room = scan.zip(index).and_then(|(scan, index)| {
+                    let room = self.cache.room(index, staged.len(), &self.streams)?;
+                    Some((room, scan, staged.len()))
+                });
+                let key = worker.points.key;
+                let to_keep = room.zip(parsed).map(|((room, scan, data_bytes), image)| ToKeep {
+                    room,
+                    header: header.clone(),
+                    image,
+                    key,
+                    scan,
+                    data_bytes,
+                });
+                let job = Job { image: described, encoded, to_keep, part, points };
+                Ok(Ok(Source { image: decoded, by: By::Device(Box::new(job)), spare }))
             }
             Err(Error::OutOfDeviceMemory { .. }) => {
                 worker.decoded.cpu_fallbacks.add(Reason::Memory);
                 worker.decoded.for_memory += 1;
-                Ok(Err((encoded, taken)))
+                Ok(Err((encoded.into_host(&self.streams)?, taken)))
             }
             Err(error) => Err(error),
         }
@@ -136,19 +244,25 @@ impl DeviceDecoder {
         worker.staging = StagingWriter::default();
         batch.on_device = jobs.len();
         let mut bad = Vec::new();
-        for ((place, job), status) in jobs.into_iter().zip(status) {
+        for ((place, mut job), status) in jobs.into_iter().zip(status) {
             match reason_of_status(status) {
                 None => {
                     worker.decoded.device += 1;
+                    worker.decoded.device_cached += u64::from(matches!(job.encoded, Encoded::OnDevice(_)));
+                    if let (Some(keep), Encoded::Held(held)) = (job.to_keep.take(), &job.encoded) {
+                        let ToKeep { room, header, image, key, .. } = keep;
+                        self.cache.add(room, header, image, (held.bytes(), key));
+                    }
                     worker.decoded.device_entry_points += u64::from(matches!(job.points, DevicePoints::Known));
                 }
                 Some(reason) => {
                     worker.decoded.cpu_fallbacks.add(reason);
                     let Job { image, encoded, part, .. } = &*job;
+                    let bytes = encoded.host_bytes(&self.streams)?;
                     let (how, to, stream) = (self.options.how(), image.pixels, &self.streams.compute);
                     // SAFETY: the destination belongs to the batch and has the size of the part. All earlier work on
                     // the stream belongs to this decoder, and readers of the pixels come later on the stream.
-                    let decoded = unsafe { worker.decode_instead(host, (encoded.bytes(), how), *part, to, stream) };
+                    let decoded = unsafe { worker.decode_instead(host, (&bytes, how), *part, to, stream) };
                     if let Err(error) = decoded {
                         bad.push((place, error));
                     }
@@ -167,6 +281,11 @@ impl DeviceDecoder {
         let learning = Learning::place(&batch.arena, end_bytes, &mut images, jobs.iter().map(|(_, job)| &job.points));
         let staged = Staged::new(images, &batch.arena, &mut staging)?;
         self.streams.upload(batch)?;
+        for keep in jobs.iter().filter_map(|(_, job)| job.to_keep.as_ref()) {
+            // SAFETY: the data's upload is queued. Their memory is reused after the batch, whose last upload
+            // (`Outputs::submit`) comes later on the stream, or after the stream was waited for (`Gpu::abandon`).
+            unsafe { keep.room.fill(keep.scan, keep.data_bytes, &self.streams)? };
+        }
         let huffman = self.streams.huffman(batch);
         huffman.wait(&batch.uploaded)?;
         let state = match batch.decoding_mut() {

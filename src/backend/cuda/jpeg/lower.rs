@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::ops::descriptors::DevicePointer;
 use crate::raster::Rect;
 use bytemuck::{NoUninit, Zeroable as _};
+use std::ops::Range;
 
 /// Number of bits of a run, and number of runs that a block of jpeg_sync finds: as in kernels/jpeg.cuh.
 const RUN_BITS: usize = 640;
@@ -29,8 +30,8 @@ pub(in crate::backend::cuda) struct Lowered<'a> {
     image: JpegImage,
     /// Knowledge of the image's places.
     known: Option<&'a PointMemory>,
-    /// The part of the encoded bytes that is needed.
-    pub(in crate::backend::cuda) data: &'a [u8],
+    /// The part of the file that is needed.
+    pub(in crate::backend::cuda) data: Range<usize>,
     /// Bytes of device memory that the image needs.
     pub(in crate::backend::cuda) len_bytes: usize,
     /// The offset after the pixels. The memory from there on is used only by the decoder's own kernels.
@@ -113,7 +114,6 @@ impl<'a> Lowered<'a> {
     /// Lowers the rectangle `part` of an image, which needs `window`. If its places are known, `memory` has them.
     pub(in crate::backend::cuda) fn new(
         source: &'a Baseline,
-        encoded: &'a [u8],
         part: Rect,
         window: &DecodeWindow,
         (points, memory): (&DevicePoints, &'a PointMemory),
@@ -130,7 +130,7 @@ impl<'a> Lowered<'a> {
             DevicePoints::New(points) => (None, points.step()),
             DevicePoints::Nothing => (None, 0),
         };
-        let data = &encoded[window.data.clone()];
+        let data = window.data.clone();
         let data_bytes = data.len();
         let mut image = JpegImage { data_bytes: data_bytes as u32, ..JpegImage::default() };
         let (tiles, runs, run_blocks) = (image.tiles(), image.runs(), image.run_blocks());
@@ -220,12 +220,12 @@ impl<'a> Lowered<'a> {
         Self { source, image, known, data, len_bytes: pieces.0, pixels_end }
     }
 
-    /// Bytes of staging memory that the image needs.
+    /// Bytes of staging memory that the image needs besides its data.
     pub(super) fn staged_bytes(&self) -> usize {
         let JpegImage { stretch_count, sum_count, .. } = self.image;
         let stretches_bytes = size_of::<JpegStretch>() * stretch_count as usize;
         let sums_bytes = size_of::<JpegSums>() * sum_count as usize;
-        self.data.len() + size_of::<JpegTables>() + stretches_bytes + sums_bytes
+        size_of::<JpegTables>() + stretches_bytes + sums_bytes
     }
 
     /// The tables of the image.
@@ -238,17 +238,16 @@ impl<'a> Lowered<'a> {
         tables
     }
 
-    /// The descriptor with the image's memory at `memory`. Writes data and tables to staging memory.
+    /// The descriptor with the image's memory at `memory` and its data at `data`. Writes tables to staging memory.
     pub(in crate::backend::cuda) fn place(
         &self,
         arena: &Arena,
         staging: &mut StagingWriter,
         memory: DevicePointer,
+        data: DevicePointer,
     ) -> Result<JpegImage> {
-        let mut piece = arena.piece(self.data.len())?;
-        piece.bytes_mut().copy_from_slice(self.data);
         let tables = staging.put(arena, &[self.tables()])?;
-        let mut image = self.at(memory, piece.address(), tables);
+        let mut image = self.at(memory, data, tables);
         if let Some(PointMemory { stretches, sums, .. }) = self.known {
             image.stretches = put_all(arena, staging, stretches.iter().map(stretch))?;
             image.sums = put_all(arena, staging, sums.iter().map(sum))?;

@@ -3,7 +3,6 @@
 //! `decoder` parses an image's headers (`lower`, `params`), takes memory, and stages the data. When the batch is
 //! complete, it queues the kernels (`kernels`, `batch`).
 //!
-//!
 //! Kernels flag everything unusual. The host waits once in each batch for one word per image, right after the Huffman
 //! kernels, and decodes flagged images into the place of their pixels before other stages are queued. The Huffman
 //! kernels have few threads and run for long, so those of several batches run at the same time.
@@ -14,6 +13,7 @@
 
 mod batch;
 mod decoder;
+mod device_cache;
 mod kernels;
 mod learning;
 mod lower;
@@ -25,6 +25,7 @@ mod tests;
 pub(super) const DESCRIBED_BYTES: usize = size_of::<params::JpegImage>() + size_of::<u32>();
 
 pub(super) use batch::Decoding;
-pub(super) use decoder::{DeviceDecoder, Job};
+pub(super) use decoder::{DeviceDecoder, Encoded, Job};
+pub(crate) use device_cache::CachedImage;
 pub(super) use kernels::JpegKernels;
 pub(super) use {kernels::Staged, lower::Lowered};

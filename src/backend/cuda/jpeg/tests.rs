@@ -7,7 +7,8 @@ use super::params::JpegImage;
 use crate::backend::cpu_fallbacks::{UNUSED_BYTES, reason_of_status};
 use crate::decode::oddities::{Choices, decode_in_all_ways, know_the_same, odd, with_bad_first_row, with_points_of};
 use crate::decode::{
-    Baseline, DecodeOptions, Decoder, DevicePoints, EntryPointStore, Header, PointMemory, Reason, indexed, probe,
+    Baseline, DecodeOptions, Decoder, DeviceBytes, DevicePoints, EntryPointStore, Header, PointMemory, Reason, indexed,
+    probe,
 };
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg};
 use crate::ops::descriptors::Launch;
@@ -49,15 +50,20 @@ impl Simulated {
         for (bytes, header, part) in jpegs {
             let image = Baseline::new(bytes, header).unwrap();
             let mut known = PointMemory::default();
-            let (window, points) =
-                DevicePoints::find(store, (&image, bytes, header), *part, &mut known, &mut Vec::new());
-            let lowered = Lowered::new(&image, bytes, *part, &window, (&points, &known));
+            let (window, points) = DevicePoints::find(
+                store,
+                (&image, DeviceBytes::Window(bytes), header),
+                *part,
+                &mut known,
+                &mut Vec::new(),
+            );
+            let lowered = Lowered::new(&image, *part, &window, (&points, &known));
             let (stretches, sums) = lowered.points();
             let (mcus, dc) =
                 if let DevicePoints::New(points) = &points { (points.mcus() + 1, points.points()) } else { (0, 0) };
             let own = [
                 Memory::new(lowered.len_bytes, 0),
-                put(lowered.data),
+                put(&bytes[lowered.data.clone()]),
                 put(bytemuck::bytes_of(&lowered.tables())),
                 put(&[0; 4]),
                 put(bytemuck::cast_slice(&stretches)),

@@ -69,11 +69,11 @@ impl Alone {
             let header = probe(bytes)?;
             let Ok(image) = Baseline::new(bytes, &header) else { continue };
             let window = DecodeWindow::new(&image, bytes, &header, *part, &mut self.row_starts);
-            let one = Lowered::new(&image, bytes, *part, &window, (&DevicePoints::Nothing, &nothing));
-            let placed = self
-                .arena
-                .scratch_sparing(one.len_bytes, one.data.len() + SPARED_BYTES)
-                .and_then(|memory| one.place(&self.arena, &mut staging, memory));
+            let one = Lowered::new(&image, *part, &window, (&DevicePoints::Nothing, &nothing));
+            let placed = self.arena.scratch_sparing(one.len_bytes, one.data.len() + SPARED_BYTES).and_then(|memory| {
+                let data = self.arena.copy_of(&bytes[one.data.clone()])?;
+                one.place(&self.arena, &mut staging, memory, data)
+            });
             match placed {
                 Err(Error::OutOfDeviceMemory { .. }) if !lowered.is_empty() => break,
                 placed => lowered.push(placed?),
