@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import torch
 from torch.utils import data
 from torch.utils._pytree import tree_map
+from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.dlpack import from_dlpack
 from typing_extensions import TypeVar
 
@@ -532,7 +533,10 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
 
     def _deliver_made(self, made: _python.Made) -> Any:
         value = made.value
-        if self._device != "cpu" or self._pins:
+        if self._pins:
+            # torch's loader pins objects with a method pin_memory too.
+            value = pin_memory(value)
+        if self._device != "cpu":
             value = tree_map(self._placed, value)
         if self._output == "tuple" and not self._channels_last and self._plan is not None and not self._plan.asked:
             return value
@@ -550,10 +554,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         return self._form(images, labels, made.job)
 
     def _placed(self, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        value = value.pin_memory() if self._pins else value
-        return value if self._device == "cpu" else value.to(self._device, non_blocking=True)
+        return value.to(self._device, non_blocking=True) if isinstance(value, torch.Tensor) else value
 
     def _targets(self, batch: _warpfeed.Batch) -> Any:
         if self._fields:
