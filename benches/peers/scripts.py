@@ -233,8 +233,7 @@ SCRIPTS = [
         "SupContrast", "HobbitLong/SupContrast", "main_supcon.py",
         "--dataset path --data_folder {images}/train --mean (0.5,0.5,0.5) --std (0.2,0.2,0.2) --model resnet18 --batch_size 8"
         " --num_workers 2 --epochs {epochs}",
-        # With persistent workers torch's loader would draw another order.
-        swap=[IMPORT, TORCHS, (r"\bnum_workers=opt", "python_workers=opt")], steady=[], ranks=None,
+        steady=[], ranks=None,
     ),
 ]  # fmt: skip
 
@@ -325,8 +324,8 @@ def record(log, is_swapped, is_steady, is_timed):
 
     import numpy
     import torch
-    import torchvision
     import torch._dynamo  # notes what functions are torch's, before some are replaced
+    import torchvision
     from torch.utils import data
     from torch.utils._pytree import tree_leaves
 

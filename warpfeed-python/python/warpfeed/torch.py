@@ -554,7 +554,8 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         return self._form(images, labels, made.job)
 
     def _placed(self, value: Any) -> Any:
-        return value.to(self._device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+        device: Any = self._device
+        return value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
 
     def _targets(self, batch: _warpfeed.Batch) -> Any:
         if self._fields:
