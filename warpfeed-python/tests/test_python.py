@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import traceback
 import warnings
@@ -587,6 +588,31 @@ def test_a_training_draws_what_it_draws_with_torch(pictures: Path) -> None:
         theirs = drawn(data.DataLoader(dataset, 2, shuffle=True, num_workers=2))
         assert drawn(DataLoader(dataset, 2, shuffle=True, num_workers=2)) == theirs
         assert drawn(DataLoader(dataset, 2, shuffle=True, num_workers=0)) == theirs
+
+
+class Meets:
+    """Returns once two threads are in it."""
+
+    def __init__(self) -> None:
+        self.barrier = threading.Barrier(2, timeout=20)
+
+    def __call__(self, image: Any) -> Any:
+        self.barrier.wait()
+        return image
+
+
+def test_steps_without_seeds_run_in_several_threads_at_once(pictures: Path) -> None:
+    def loader(**options: Any) -> DataLoader:
+        dataset = data.Subset(sets.ImageFolder(pictures, tv.Compose([*STEPS, Meets()])), range(8))
+        return DataLoader(dataset, 1, check=False, num_workers=2, **options)
+
+    theirs = list(data.DataLoader(data.Subset(folder(pictures), range(8)), 1))
+    for own, other in zip(loader(python_seeds=False), theirs, strict=True):
+        assert_equal(own, other)
+    alone = loader()
+    alone.dataset.dataset.transform.transforms[-1].barrier = threading.Barrier(2, timeout=0.2)
+    with pytest.raises(threading.BrokenBarrierError):
+        next(iter(alone))
 
 
 def test_steps_compute_in_one_thread(pictures: Path) -> None:
