@@ -4,7 +4,7 @@
 
 CHECKOUTS has clones of the repositories of `SCRIPTS`, by the last part of their names. The table says their commits. PHOTOS is
 a folder of class folders. The interpreter is that of `warpfeed-python/run clients`, with pycocotools and
-jsonargparse[signatures].
+jsonargparse[signatures]. For `loading` it needs a wheel of a release: the one that `run clients` leaves is not optimized.
 
 A script runs with few images and a small model, as it is and with `swap`, which changes at most five lines. `adapt` changes
 both forms: it takes smaller models, and what libraries have removed since. For the comparison `steady` replaces random
@@ -456,8 +456,11 @@ def run(script, args, data, is_swapped, is_steady=True, is_timed=False, ranks=1,
             main, lines = write(script, args.checkouts, folder, is_swapped, is_steady, epochs, log, is_timed)
             (folder / "data").mkdir(exist_ok=True)
             for part in "imgs", "masks", "MNIST", "cifar-10-batches-py":
-                if not (folder / "data" / part).exists():
-                    (folder / "data" / part).symlink_to(data / part)
+                own = folder / "data" / part
+                if own.is_dir() and not own.is_symlink():
+                    shutil.rmtree(own)
+                if not own.exists():
+                    own.symlink_to(data / part)
             parts = {part: data / part for part in ("images", "coco", "pets", "model")}
             own = [
                 script.arguments,
