@@ -276,6 +276,15 @@ def test_rows_of_hugging_face_are_those_of_torchs_loader() -> None:
     assert images.dtype == torch.float32, "asked for a transform, the loader makes images"
 
 
+def test_a_replaced_feature_of_hugging_face_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = datasets.Image.decode_example
+    monkeypatch.setattr(datasets.Image, "decode_example", then(decode, lambda image: image.rotate(90)))
+    loader = DataLoader(rows(), 4, collate_fn=as_dict)
+    assert loader._found.dataset is not None
+    with pytest.raises(warpfeed.UnsupportedError, match="no Image column"):
+        DataLoader(rows(), 4, transform=tv.ToTensor())
+
+
 def test_a_stream_of_torchs_is_named() -> None:
     class Stream(data.IterableDataset):
         def __iter__(self) -> Any:

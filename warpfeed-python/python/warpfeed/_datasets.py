@@ -222,7 +222,7 @@ def _hugging_face(dataset: Any, columns: Mapping[str, str] | None) -> Found:
     for column in (wanted or {}).values():
         if column not in features:
             raise ParameterError(f"columns: there is no column {column}, but {', '.join(features)}")
-    images = [name for name, feature in features.items() if type(feature).__name__ == "Image"]
+    images = [name for name, feature in features.items() if known(feature, "datasets") == "Image"]
     if wanted is not None:
         images = [column for column in wanted.values() if column in images]
     elif not images:
@@ -278,7 +278,7 @@ def _sounds_like_labels(name: str) -> bool:
 def _hugging_face_labels(features: Mapping[str, Any], table: Any) -> tuple[list[int] | None, list[str]]:
     """The labels of all rows, and the names of the classes: of the column `label` or `labels`, or of the only ClassLabel. None
     if no column sounds like one of labels."""
-    of_class = [name for name, feature in features.items() if type(feature).__name__ == "ClassLabel"]
+    of_class = [name for name, feature in features.items() if known(feature, "datasets") == "ClassLabel"]
     usual = [name for name in ("label", "labels") if name in features]
     if not usual and len(of_class) != 1:
         like = [name for name in features if name in of_class or _sounds_like_labels(name)]
@@ -291,7 +291,7 @@ def _hugging_face_labels(features: Mapping[str, Any], table: Any) -> tuple[list[
     name = usual[0] if usual else of_class[0]
     feature, column = features[name], table.column(name)
     rows = column.to_pylist()
-    if type(feature).__name__ == "ClassLabel":
+    if known(feature, "datasets") == "ClassLabel":
         classes = list(feature.names or [])
     elif getattr(feature, "dtype", None) in ("string", "large_string"):
         if any(row is None for row in rows):
