@@ -4,7 +4,7 @@
 
 CHECKOUTS has clones of the repositories of `SCRIPTS`, by the last part of their names. The table says their commits. PHOTOS is
 a folder of class folders. The interpreter is that of `warpfeed-python/run clients`, with pycocotools and
-jsonargparse[signatures].
+jsonargparse[signatures]. For `loading` it needs a wheel of a release: the one that `run clients` leaves is not optimized.
 
 A script runs with few images and a small model, as it is and with `swap`, which changes at most five lines. `adapt` changes
 both forms: it takes smaller models, and what libraries have removed since. For the comparison `steady` replaces random
@@ -24,6 +24,7 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import pickle
 import re
 import shutil
 import subprocess
@@ -216,6 +217,24 @@ SCRIPTS = [
         "U-Net", "milesial/Pytorch-UNet", "train.py", "--epochs {epochs} --batch-size 8 --scale 0.08 --validation 45",
         adapt=[(r"os\.cpu_count\(\)", "2")], swap=[FROM], ranks=None,
     ),
+    Script(
+        "mnist", "pytorch/examples", "mnist/main.py",
+        "--batch-size 8 --test-batch-size 8 --epochs {epochs} --no-accel", adapt=[(r"'\.\./data'", "'data'")], ranks=None,
+    ),
+    Script(
+        "pytorch-cifar", "kuangliu/pytorch-cifar", "main.py", "",
+        adapt=[
+            (r"_, term_width = .*", "term_width = 80"), (r"SimpleDLA\(\)", "LeNet()"),
+            (r"batch_size=1\d\d", "batch_size=8"), (r"start_epoch\+200", "start_epoch+{epochs}"),
+        ],
+        steady=[(r"RandomCrop\(32, padding=4\)", "Pad(0)"), MIRROR], ranks=None,
+    ),
+    Script(
+        "SupContrast", "HobbitLong/SupContrast", "main_supcon.py",
+        "--dataset path --data_folder {images}/train --mean (0.5,0.5,0.5) --std (0.2,0.2,0.2) --model resnet18 --batch_size 8"
+        " --num_workers 2 --epochs {epochs}",
+        steady=[], ranks=None,
+    ),
 ]  # fmt: skip
 
 
@@ -245,7 +264,32 @@ def make_data(photos, folder, count):
             image.convert("L").resize((500, 400)).point(lambda value: value // 128).save(
                 folder / "masks" / f"{number}.png"
             )
+    make_arrays(turns, count, folder)
     make_model(folder / "model")
+
+
+def make_arrays(files, count, folder):
+    """MNIST and CIFAR10 of the files, as their web sites have them."""
+    import numpy
+    from PIL import Image
+
+    mnist, cifar = folder / "MNIST" / "raw", folder / "cifar-10-batches-py"
+    mnist.mkdir(parents=True)
+    cifar.mkdir()
+    names = sorted({path.parent.name for path in files})
+    parts = {"train": files[:count], "t10k": files[-VALIDATION:]}
+    for part, chosen in parts.items():
+        labels = numpy.array([names.index(path.parent.name) % 10 for path in chosen], "uint8")
+        gray = numpy.stack([numpy.asarray(Image.open(path).convert("L").resize((28, 28))) for path in chosen])
+        for kind, array in ("images-idx3", gray), ("labels-idx1", labels):
+            head = numpy.array([0x800 + array.ndim, *array.shape], ">u4").tobytes()
+            (mnist / f"{part}-{kind}-ubyte").write_bytes(head + array.tobytes())
+        colors = numpy.stack([numpy.asarray(Image.open(path).convert("RGB").resize((32, 32))) for path in chosen])
+        data = colors.transpose(0, 3, 1, 2).reshape(len(chosen), -1)
+        batches = ["test_batch"] if part == "t10k" else [f"data_batch_{number}" for number in range(1, 6)]
+        for name, rows, own in zip(batches, numpy.array_split(data, len(batches)), numpy.array_split(labels, len(batches))):
+            (cifar / name).write_bytes(pickle.dumps({"data": rows, "labels": own.tolist()}))
+    (cifar / "batches.meta").write_bytes(pickle.dumps({"label_names": names[:10]}))
 
 
 def make_model(folder):
@@ -281,6 +325,7 @@ def record(log, is_swapped, is_steady, is_timed):
     import numpy
     import torch
     import torch._dynamo  # notes what functions are torch's, before some are replaced
+    import torchvision
     from torch.utils import data
     from torch.utils._pytree import tree_leaves
 
@@ -303,9 +348,11 @@ def record(log, is_swapped, is_steady, is_timed):
 
     torch.nn.parallel.DistributedDataParallel = OnCpu
     text = pathlib.Path(sys.argv[0]).read_text()
-    for name in "wandb", "evaluate", "torch.utils.tensorboard":
+    for name in "wandb", "evaluate", "torch.utils.tensorboard", "tensorboard_logger":
         if re.search(rf"^(import|from) {name}\b", text, re.M) and not pathlib.Path(f"{name}.py").exists():
             sys.modules[name] = Nothing()
+    # Its files are made for this run.
+    torchvision.datasets.cifar.check_integrity = lambda *args: True
     seen = {"losses": [], "epochs": []}
     log = f"{log}-{os.environ.get('RANK', 0)}"
     process = os.getpid()
@@ -408,9 +455,12 @@ def run(script, args, data, is_swapped, is_steady=True, is_timed=False, ranks=1,
             log = f"{name}/log{epochs}"
             main, lines = write(script, args.checkouts, folder, is_swapped, is_steady, epochs, log, is_timed)
             (folder / "data").mkdir(exist_ok=True)
-            for part in "imgs", "masks":
-                if not (folder / "data" / part).exists():
-                    (folder / "data" / part).symlink_to(data / part)
+            for part in "imgs", "masks", "MNIST", "cifar-10-batches-py":
+                own = folder / "data" / part
+                if own.is_dir() and not own.is_symlink():
+                    shutil.rmtree(own)
+                if not own.exists():
+                    own.symlink_to(data / part)
             parts = {part: data / part for part in ("images", "coco", "pets", "model")}
             own = [
                 script.arguments,

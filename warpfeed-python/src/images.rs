@@ -37,9 +37,9 @@ pub(crate) fn decode(
     part: Option<(u32, u32, u32, u32)>,
 ) -> PyResult<()> {
     let data = buffer(data, "data", "the bytes of an image or its path")?;
-    let out = buffer(out, "out", "an array of uint8")?;
+    let mut out = buffer(out, "out", "an array of uint8")?;
     let (bytes, shape) = (readable(&data)?, out.shape().to_vec());
-    let pixels = writable(&out)?;
+    let pixels = writable(&mut out)?;
     detached(py, || {
         let header = probe(bytes)?;
         let size = shown(&header, exif);
@@ -148,7 +148,7 @@ fn readable(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
 /// # Errors
 /// `ValueError` for one that has gaps or cannot be written.
 #[allow(unsafe_code)]
-fn writable(buffer: &PyBuffer<u8>) -> PyResult<&mut [u8]> {
+fn writable(buffer: &mut PyBuffer<u8>) -> PyResult<&mut [u8]> {
     if buffer.readonly() || !buffer.is_c_contiguous() {
         return Err(PyValueError::new_err("out must be contiguous and writable"));
     }

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import traceback
 import warnings
@@ -471,6 +472,51 @@ def test_batches_that_are_drawn_are_in_the_state(pictures: Path, memory_format: 
             assert_equal(own, other)
 
 
+class Held:
+    """A batch of a class of its own, which torch's loader pins by its method."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.images, self.is_pinned = torch.stack([image for image, _ in samples]), False
+
+    def pin_memory(self) -> Held:
+        self.images, self.is_pinned = self.images.pin_memory(), True
+        return self
+
+
+def test_batches_of_python_are_pinned_and_moved(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as it can be seen without a GPU: which tensors are pinned, and then moved."""
+    calls: list[Any] = []
+    to = torch.Tensor.to
+
+    def pinned(tensor: Any, *args: Any) -> Any:
+        calls.append(("pinned", tuple(tensor.shape)))
+        return tensor
+
+    def moved(tensor: Any, *args: Any, **options: Any) -> Any:
+        if args and str(args[0]).startswith("cuda"):
+            calls.append(("moved", tuple(tensor.shape), args[0], options))
+            return tensor
+        return to(tensor, *args, **options)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pinned)
+    monkeypatch.setattr(torch.Tensor, "to", moved)
+    noisy_steps = sets.ImageFolder(pictures, tv.Compose([*STEPS, noisy]))
+    for dataset in Indexed(pictures, tv.Compose(STEPS)), noisy_steps:
+        for options in {"pin_memory": True}, {"device": "cuda:0"}, {"pin_memory": True, "device": "cuda:0"}:
+            calls.clear()
+            next(iter(DataLoader(dataset, 4, num_workers=0, check=False, **options)))
+            want = [("pinned", (4, 3, 20, 24)), ("pinned", (4,))] if "pin_memory" in options else []
+            if "device" in options:
+                want += [("moved", shape, "cuda:0", {"non_blocking": True}) for shape in ((4, 3, 20, 24), (4,))]
+            assert calls == want
+    rows = next(iter(DataLoader(Rows(pictures, tv.Compose(STEPS)), 4, num_workers=0, device="cuda:0")))
+    assert [call[1] for call in calls[-4:]] == [(4, 3, 20, 24), (4,), (4,), (4,)] and len(rows["name"]) == 4
+    held = next(iter(DataLoader(noisy_steps, 4, collate_fn=Held, check=False, pin_memory=True)))
+    assert held.is_pinned
+
+
 # Random numbers.
 
 
@@ -542,6 +588,31 @@ def test_a_training_draws_what_it_draws_with_torch(pictures: Path) -> None:
         theirs = drawn(data.DataLoader(dataset, 2, shuffle=True, num_workers=2))
         assert drawn(DataLoader(dataset, 2, shuffle=True, num_workers=2)) == theirs
         assert drawn(DataLoader(dataset, 2, shuffle=True, num_workers=0)) == theirs
+
+
+class Meets:
+    """Returns once two threads are in it."""
+
+    def __init__(self) -> None:
+        self.barrier = threading.Barrier(2, timeout=20)
+
+    def __call__(self, image: Any) -> Any:
+        self.barrier.wait()
+        return image
+
+
+def test_steps_without_seeds_run_in_several_threads_at_once(pictures: Path) -> None:
+    def loader(**options: Any) -> DataLoader:
+        dataset = data.Subset(sets.ImageFolder(pictures, tv.Compose([*STEPS, Meets()])), range(8))
+        return DataLoader(dataset, 1, check=False, num_workers=2, **options)
+
+    theirs = list(data.DataLoader(data.Subset(folder(pictures), range(8)), 1))
+    for own, other in zip(loader(python_seeds=False), theirs, strict=True):
+        assert_equal(own, other)
+    alone = loader()
+    alone.dataset.dataset.transform.transforms[-1].barrier = threading.Barrier(2, timeout=0.2)
+    with pytest.raises(threading.BrokenBarrierError):
+        next(iter(alone))
 
 
 def test_steps_compute_in_one_thread(pictures: Path) -> None:

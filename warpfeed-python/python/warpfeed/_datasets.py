@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import operator
@@ -14,7 +15,7 @@ from typing import Any
 
 from . import _warpfeed
 from ._errors import ParameterError, UnsupportedError
-from ._identity import is_function, known
+from ._identity import is_function, is_list, known, replaced
 
 
 @dataclass
@@ -48,11 +49,14 @@ def open_source(path: str | os.PathLike[str], **options: Any) -> _warpfeed.Sourc
     return _warpfeed.Source.open(os.fspath(path), json.dumps(given, default=os.fspath))
 
 
-def find(dataset: Any, columns: Mapping[str, str] | None = None, has_target: bool = False) -> Found:
+def find(
+    dataset: Any, columns: Mapping[str, str] | None = None, has_target: bool = False, rows_of: str | None = None
+) -> Found:
     """Recognizes a data set by its class. One that is not known, but has samples by index, is read in Python.
 
     columns: those of a data set of Hugging Face's, by their names in the batches. has_target: whether the targets' form was
-    said. Raises TypeError, which says what can be given.
+    said. rows_of: what takes the rows of a data set of Hugging Face's as they are, if something does; "" stands for its
+    format. Raises TypeError, which says what can be given.
     """
     if columns is not None and known(dataset, "datasets") != "Dataset":
         raise ParameterError(f"columns= is for data sets of Hugging Face's, and {type(dataset).__name__} is none")
@@ -61,19 +65,25 @@ def find(dataset: Any, columns: Mapping[str, str] | None = None, has_target: boo
     if isinstance(dataset, (str, os.PathLike)):
         return Found(open_source(dataset))
     if known(dataset, "datasets") == "Dataset":
+        if rows_of or rows_of is not None and dataset.format["type"] not in (None, "custom"):
+            return _python(dataset, f"{rows_of or 'its format ' + dataset.format['type']} takes its rows")
         return _hugging_face(dataset, columns)
     if type(dataset) in (list, tuple):
         found = _pairs(dataset, has_target)
         return _python(dataset, "a list of other things than (path or bytes, target)") if found is None else found
-    for kind in (_torch_part, _torchvision, _timm):
-        found = kind(dataset)
-        if found is not None:
-            return found
+    found = _torch_part(dataset, rows_of) or _torchvision(dataset) or _timm(dataset)
+    if found is not None:
+        function = replaced() if found.dataset is None and found.ignores_exif else None
+        return found if function is None else _python(dataset, f"{function} was replaced")
     name = type(dataset).__name__
     if _has_samples(dataset):
         return _python(dataset, f"{type(dataset).__qualname__} is no class that is converted")
     if callable(getattr(dataset, "read", None)) and hasattr(dataset, "__len__"):
         return _reader(dataset)
+    if isinstance(dataset, getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ())):
+        raise TypeError(
+            f"{name} is an IterableDataset: give shards by their path, or samples by index with __getitem__"
+        )
     raise TypeError(
         f"{name} is no data set that warpfeed knows: give a path, a list of (path or bytes, label), one of torchvision's or "
         "Hugging Face's, or an object with __len__ and __getitem__, or with __len__ and read(i) -> (bytes or path, target)"
@@ -96,20 +106,24 @@ def _python(dataset: Any, why: str) -> Found:
     return Found(_warpfeed.Source.positions(len(dataset), name), dataset=dataset, why=why)
 
 
-def _torch_part(dataset: Any) -> Found | None:
+def _torch_part(dataset: Any, rows_of: str | None) -> Found | None:
     """torch's Subset and ConcatDataset."""
     name = known(dataset, "torch.utils.data")
     if name == "Subset":
-        whole = find(dataset.dataset)
+        whole = find(dataset.dataset, rows_of=rows_of)
         if whole.dataset is not None:
             return _python(dataset, whole.why)
-        indices = [int(i) for i in dataset.indices]
+        if not is_list(dataset.indices):
+            return _python(dataset, f"its indices are a {type(dataset.indices).__name__}")
+        samples = whole.source.samples or 0
+        indices = [int(i) + samples if int(i) < 0 else int(i) for i in dataset.indices]
         target_of = None if whole.target_of is None else _Through(whole.target_of, indices)
         return replace(whole, source=whole.source.subset(indices), target_of=target_of, like=whole.like and dataset)
     if name == "ConcatDataset":
-        parts = [find(part) for part in dataset.datasets]
+        parts = [find(part, rows_of=rows_of) for part in dataset.datasets]
         why = next((part.why for part in parts if part.dataset is not None), "")
         first = parts[0]
+        why = why or ("" if is_list(dataset.datasets) else f"its parts are a {type(dataset.datasets).__name__}")
         if why:
             return _python(dataset, why)
         if any(part.target_of is not None for part in parts) or not all(_alike(first, part) for part in parts):
@@ -208,7 +222,7 @@ def _hugging_face(dataset: Any, columns: Mapping[str, str] | None) -> Found:
     for column in (wanted or {}).values():
         if column not in features:
             raise ParameterError(f"columns: there is no column {column}, but {', '.join(features)}")
-    images = [name for name, feature in features.items() if type(feature).__name__ == "Image"]
+    images = [name for name, feature in features.items() if known(feature, "datasets") == "Image"]
     if wanted is not None:
         images = [column for column in wanted.values() if column in images]
     elif not images:
@@ -264,7 +278,7 @@ def _sounds_like_labels(name: str) -> bool:
 def _hugging_face_labels(features: Mapping[str, Any], table: Any) -> tuple[list[int] | None, list[str]]:
     """The labels of all rows, and the names of the classes: of the column `label` or `labels`, or of the only ClassLabel. None
     if no column sounds like one of labels."""
-    of_class = [name for name, feature in features.items() if type(feature).__name__ == "ClassLabel"]
+    of_class = [name for name, feature in features.items() if known(feature, "datasets") == "ClassLabel"]
     usual = [name for name in ("label", "labels") if name in features]
     if not usual and len(of_class) != 1:
         like = [name for name in features if name in of_class or _sounds_like_labels(name)]
@@ -277,7 +291,7 @@ def _hugging_face_labels(features: Mapping[str, Any], table: Any) -> tuple[list[
     name = usual[0] if usual else of_class[0]
     feature, column = features[name], table.column(name)
     rows = column.to_pylist()
-    if type(feature).__name__ == "ClassLabel":
+    if known(feature, "datasets") == "ClassLabel":
         classes = list(feature.names or [])
     elif getattr(feature, "dtype", None) in ("string", "large_string"):
         if any(row is None for row in rows):
@@ -329,7 +343,7 @@ _ARRAYS = {
     "CIFAR10": "targets", "CIFAR100": "targets", "MNIST": "targets", "FashionMNIST": "targets", "KMNIST": "targets",
     "EMNIST": "targets", "USPS": "targets", "SVHN": "labels", "STL10": "labels", "SEMEION": "labels",
 }  # fmt: skip
-_PILLOWS = {".bmp", ".tif", ".tiff"}
+_NATIVE = {"", ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".ppm", ".pgm", ".pnm"}
 
 
 def _torchvision(dataset: Any) -> Found | None:
@@ -344,13 +358,17 @@ def _torchvision(dataset: Any) -> Found | None:
     classes = [str(name) for name in classes] if isinstance(classes, (list, tuple)) and to_target is None else []
     if kind in _ARRAYS:
         array, channels = _array(dataset.data)
-        labels = _or_none(_labels(getattr(dataset, _ARRAYS[kind]), len(array)), "the targets")
+        targets = getattr(dataset, _ARRAYS[kind])
+        own = None if kind not in ("CIFAR10", "CIFAR100") or _are_numbers(targets) else targets.__getitem__
+        labels = None if own is not None else _or_none(_labels(targets, len(array)), "the targets")
         source = _warpfeed.Source.pixels(array, labels, classes)
-        return Found(source, transform, True, channels, target_transform=to_target, like=dataset)
+        return Found(source, transform, True, channels, target_of=own, target_transform=to_target, like=dataset)
     loader = getattr(dataset, "loader", None)
     if loader is not None and not _is_pillows(loader):
         return _python(dataset, f"it opens images by {getattr(loader, '__name__', loader)}")
     samples = getattr(dataset, _FILES[kind])
+    if not is_list(samples) or not is_list(getattr(dataset, "_labels", [])):
+        return _python(dataset, f"its samples are a {type(samples).__name__}")
     if kind == "OxfordIIITPet":
         types = list(dataset._target_types)
         if types not in (["category"], ["binary-category"]):
@@ -360,9 +378,26 @@ def _torchvision(dataset: Any) -> Found | None:
         samples = list(zip(samples, dataset._labels, strict=True))
     if not all(isinstance(path, (str, os.PathLike)) for path, *_ in samples):
         return _python(dataset, "it holds images that are no files")
-    labels = _or_none(_labels([label for _, label in samples], len(samples)), "the samples")
+    targets = [label for _, label in samples]
+    own = None if _are_numbers(targets) else targets.__getitem__
+    labels = None if own is not None else _or_none(_labels(targets, len(samples)), "the samples")
     source = _files([os.fspath(path) for path, *_ in samples], labels, classes)
-    return Found(source, transform, ignores_exif=True, target_transform=to_target, like=dataset)
+    return Found(source, transform, ignores_exif=True, target_of=own, target_transform=to_target, like=dataset)
+
+
+def with_transform(dataset: Any, transform: Any) -> Any:
+    """A copy of a converted data set, with another transform and no other functions."""
+    own = copy.copy(dataset)
+    kind = known(dataset, "torch.utils.data")
+    if kind == "Subset":
+        own.dataset = with_transform(dataset.dataset, transform)
+    elif kind == "ConcatDataset":
+        own.datasets = [with_transform(part, transform) for part in dataset.datasets]
+    else:
+        own.transform, own.target_transform = transform, None
+        if getattr(dataset, "transforms", None) is not None:
+            own.transforms = sys.modules["torchvision.datasets.vision"].StandardTransform(transform)
+    return own
 
 
 class _Same:
@@ -390,7 +425,8 @@ def contents(dataset: Any) -> Any:
     elif known(dataset, "torchvision.datasets") in _FILES:
         labels = list(getattr(dataset, _FILES[name])), list(getattr(dataset, "_labels", ()))
     elif known(dataset, "torchvision.datasets") in _ARRAYS:
-        labels = _Same(dataset.data), [int(label) for label in getattr(dataset, _ARRAYS[name])]
+        targets = getattr(dataset, _ARRAYS[name])
+        labels = _Same(dataset.data), [one if type(one) is int else repr(one) for one in targets]
     else:
         return None
     own = (getattr(dataset, name, None) for name in ("transform", "target_transform", "transforms", "loader"))
@@ -413,9 +449,14 @@ def _is_pillows(loader: Any) -> bool:
     return is_function(loader, place, "default_loader") and sys.modules["torchvision"].get_image_backend() == "PIL"
 
 
+def takes_truncated() -> bool:
+    """Whether Pillow was told to open truncated images."""
+    return bool(getattr(sys.modules.get("PIL.ImageFile"), "LOAD_TRUNCATED_IMAGES", False))
+
+
 def _files(paths: list[str], labels: list[int] | None, classes: list[str]) -> _warpfeed.Source:
-    """Files. Pillow opens those of BMP and TIFF."""
-    if not any(os.path.splitext(path)[1].lower() in _PILLOWS for path in paths):
+    """Files. Pillow opens those of formats that are not native, such as BMP and TIFF."""
+    if all(os.path.splitext(path)[1].lower() in _NATIVE for path in paths):
         return _warpfeed.Source.files(paths, labels, classes)
     return _warpfeed.Source.objects(_Opened(paths), labels, classes)
 
@@ -431,7 +472,7 @@ class _Opened:
 
     def read(self, i: int) -> tuple[bytes | str, None]:
         path = self._paths[i]
-        if os.path.splitext(path)[1].lower() not in _PILLOWS:
+        if os.path.splitext(path)[1].lower() in _NATIVE:
             return path, None
         from PIL import Image
 
@@ -493,6 +534,17 @@ class _Pairs:
     def read(self, i: int) -> tuple[Any, Any]:
         image, target = self._pairs[i]
         return image, target
+
+
+def _are_numbers(targets: Any) -> bool:
+    """Whether a batch of the targets is one of int64 from 0 on, as native labels are."""
+    if type(targets) not in (list, tuple):
+        return bool(targets.ndim == 1 and _is_int64(targets) and (targets >= 0).all())
+    return all((type(one) is int or _is_int64(one) and not one.ndim) and one >= 0 for one in targets)
+
+
+def _is_int64(value: Any) -> bool:
+    return str(getattr(value, "dtype", None)) in ("int64", "torch.int64")
 
 
 def _is_label(value: Any) -> bool:

@@ -273,7 +273,7 @@ class Loader(Generic[T]):
         self._devices = None if isinstance(device, str) else list(device)
         if self._devices is not None and (pad_to is not None or ragged):
             raise ParameterError("with several devices all images of a batch must have one size: no pad_to, no ragged")
-        found = _datasets.find(dataset, columns, targets is not None)
+        found = _datasets.find(dataset, columns, targets is not None, self._rows_of(self._arguments))
         self._fields, self._label_base = tuple(fields or ()), label_base
         # The files' numbers of images are no fields of objects.
         fields = [name for name in self._fields if name != "image_id"]
@@ -353,7 +353,7 @@ class Loader(Generic[T]):
             "orientation": orientation or ("ignore" if found.ignores_exif else None),
             "draft": None if draft is None else "x".join(map(str, draft)),
             "thumbnail": None if thumbnail is None else f"{thumbnail[0]}x{thumbnail[1]}/{str(reducing_gap).lower()}",
-            "accept_truncated": accept_truncated,
+            "accept_truncated": accept_truncated or found.ignores_exif and _datasets.takes_truncated(),
             "max_pixels": max_pixels,
             "targets": targets,
             "fields": fields or None,
@@ -401,6 +401,12 @@ class Loader(Generic[T]):
         self._pipeline()
         if check and transform is None and preset is None and not (draft or thumbnail or channels):
             _checks.compare(self, found, converted, self._given_to_native, plan)
+
+    def _rows_of(self, given: Mapping[str, Any]) -> str | None:
+        """What takes the rows of a data set of Hugging Face's, as `_datasets.find` says."""
+        if any(given[name] is not None for name in ("transform", "preset", "targets", "fields", "columns")):
+            return None
+        return None if given["collate_fn"] is None else "collate_fn"
 
     def _steps(self, found: _datasets.Found, transform: Any, preset: str | None) -> _torchvision.Converted:
         transform = found.transform if transform is None else transform

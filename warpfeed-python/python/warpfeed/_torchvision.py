@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ._errors import UnsupportedError
-from ._identity import known
+from ._identity import is_list, known, replaced
 
 Steps = list[dict[str, Any]]
 
@@ -38,6 +39,8 @@ class Converted:
     gets: str = "own"
     """What these get, as `_python.Work` says."""
     why: str = ""
+    native: list[Any] = field(default_factory=list)
+    """The transforms before these."""
 
 
 def convert(transform: Any, own: Callable[[Any], Steps | None] = lambda one: None) -> Converted:
@@ -45,6 +48,9 @@ def convert(transform: Any, own: Callable[[Any], Steps | None] = lambda one: Non
     is not converted. `own` may know the steps of others."""
     state, steps = _State(), Steps()
     all_of = list(_flat(transform))
+    function = replaced()
+    if function is not None:
+        return Converted(steps, state.dtype, all_of, state.kind, f"{function} was replaced")
     for place, one in enumerate(all_of):
         before = replace(state)
         try:
@@ -52,13 +58,13 @@ def convert(transform: Any, own: Callable[[Any], Steps | None] = lambda one: Non
             steps += _step(one, state) if known_steps is None else known_steps
         except UnsupportedError as error:
             where = f"transform {place + 1} of {len(all_of)}, " if len(all_of) > 1 else ""
-            return Converted(steps, before.dtype, all_of[place:], before.kind, f"{where}{error}")
+            return Converted(steps, before.dtype, all_of[place:], before.kind, f"{where}{error}", all_of[:place])
     return Converted(steps, state.dtype)
 
 
 def _flat(transform: Any) -> Iterator[Any]:
     name = known(transform, *_PACKAGES)
-    if name in ("Compose", "Sequential"):
+    if name == "Sequential" or name == "Compose" and is_list(transform.transforms):
         for child in transform.transforms if name == "Compose" else transform:
             yield from _flat(child)
     else:
@@ -79,6 +85,8 @@ class _State:
 
 def _list(transforms: Any, state: _State) -> list[Steps]:
     """The steps of each child of a transform. They must leave the kind of image as it is."""
+    if not is_list(transforms):
+        raise UnsupportedError(f"{type(transforms).__name__} within it is no list of transforms")
     before = replace(state)
     children = [[step for one in _flat(child) for step in _step(one, state)] for child in transforms]
     if state != before:
@@ -168,6 +176,9 @@ def _nothing(transform: Any, state: _State) -> Steps:
 
 
 def _to_tensor(transform: Any, state: _State) -> Steps:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_default_dtype() != torch.float32:
+        raise _refuse(transform, f"it makes {torch.get_default_dtype()}, torch's default dtype")
     state.kind, state.scaled = "tensor", True
     return []
 

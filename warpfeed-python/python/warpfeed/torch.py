@@ -13,12 +13,14 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import torch
 from torch.utils import data
 from torch.utils._pytree import tree_map
+from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.dlpack import from_dlpack
 from typing_extensions import TypeVar
 
 from . import _python, _warpfeed
 from ._arguments import at_least, checked
 from ._errors import ParameterError, UnsupportedError
+from ._identity import is_function
 from ._loader import AnyEpoch, DTypeName, EntryPoints, Iteration, Loader
 from .transforms import Transform
 
@@ -248,9 +250,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         output: Output = "tuple",
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        if collate_fn is (data.default_convert if batch_size is None else data.default_collate):
-            # It is what the native pipeline does.
-            collate_fn = None
+        collate_fn = _collate(collate_fn, batch_size is None and batch_sampler is None)
         # Lightning's seeds its workers, and draws are seeded here anyway.
         of = getattr(getattr(worker_init_fn, "func", None), "__module__", "")
         init = None if of.startswith(("lightning.", "pytorch_lightning.")) else worker_init_fn
@@ -505,6 +505,13 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     def _gives_native(self) -> bool:
         return self._output == "batch"
 
+    def _rows_of(self, given: Mapping[str, Any]) -> str | None:
+        found = super()._rows_of(given)
+        names = ("transform", "preset", "targets", "fields", "columns")
+        # torch's loader gives the rows of a data set with_format("torch") as dicts.
+        is_plain = self._output == "tuple" and all(given[name] is None for name in names)
+        return "" if found is None and is_plain else found
+
     def array(self, tensor: _warpfeed.Tensor) -> Any:
         return from_dlpack(tensor)
 
@@ -526,7 +533,10 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
 
     def _deliver_made(self, made: _python.Made) -> Any:
         value = made.value
-        if self._device != "cpu" or self._pins:
+        if self._pins:
+            # torch's loader pins objects with a method pin_memory too.
+            value = pin_memory(value)
+        if self._device != "cpu":
             value = tree_map(self._placed, value)
         if self._output == "tuple" and not self._channels_last and self._plan is not None and not self._plan.asked:
             return value
@@ -544,10 +554,8 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         return self._form(images, labels, made.job)
 
     def _placed(self, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        value = value.pin_memory() if self._pins else value
-        return value if self._device == "cpu" else value.to(self._device, non_blocking=True)
+        device: Any = self._device
+        return value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
 
     def _targets(self, batch: _warpfeed.Batch) -> Any:
         if self._fields:
@@ -629,6 +637,18 @@ def _single(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], torch.Tensor) and value[0].dim() == 4:
         return value[0][0] if len(value) == 1 else [view[0] for view in value]
     return None if value is None else value[0]
+
+
+def _collate(given: Any, is_single: bool) -> Any:
+    """What collates samples in Python; None if torch's own function does, for which the native pipeline stands."""
+    own, name = data._utils.collate, "default_convert" if is_single else "default_collate"
+    given = getattr(own, name) if given is None else given
+    if not is_function(given, own.__name__, name):
+        return given
+    table = own.default_collate_fn_map
+    parts = {torch.Tensor: "collate_tensor_fn", int: "collate_int_fn", float: "collate_float_fn", str: "collate_str_fn"}
+    is_own = all(is_function(table.get(kind), own.__name__, part) for kind, part in parts.items())
+    return None if is_single or is_own else given
 
 
 def _size(batch_size: int | None, batch_sampler: Any) -> int:
