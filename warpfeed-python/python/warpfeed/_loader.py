@@ -259,6 +259,7 @@ class Loader(Generic[T]):
         max_pixels: int | None = None,
         pass_order: Literal["pillow13", "horizontal_first"] | None = None,
         device_memory: int | None = None,
+        device_cache: int | None = None,
         pinned: bool = True,
         stream_priority: Literal["low", "high"] | None = None,
     ) -> None:
@@ -268,7 +269,8 @@ class Loader(Generic[T]):
         if preset is not None:
             one_of("preset", preset, _warpfeed.presets())
         at_least(1, batch_size=batch_size, prefetch_factor=prefetch_factor, limit=limit, lanes=lanes, repeats=repeats)
-        at_least(0, num_workers=num_workers, seed=seed, max_bad=max_bad, device_memory=device_memory)
+        at_least(0, num_workers=num_workers, seed=seed, max_bad=max_bad)
+        at_least(0, device_memory=device_memory, device_cache=device_cache)
         at_least(1, pad_to=pad_to, max_pixels=max_pixels)
         self._devices = None if isinstance(device, str) else list(device)
         if self._devices is not None and (pad_to is not None or ragged):
@@ -343,6 +345,7 @@ class Loader(Generic[T]):
             "device": device if isinstance(device, str) else "cpu",
             "jpeg_decoder": jpeg_decoder,
             "device_memory": device_memory,
+            "device_cache": device_cache,
             "pinned": pinned,
             "stream_priority": stream_priority,
             "strategy": strategy,

@@ -71,6 +71,7 @@ class DataLoader(Loader[tuple[Any, Any]]):
         max_pixels: int | None = None,
         pass_order: Literal["pillow13", "horizontal_first"] | None = None,
         device_memory: int | None = None,
+        device_cache: int | None = None,
         pinned: bool = True,
         stream_priority: Literal["low", "high"] | None = None,
         sharding: Any = None,
@@ -121,6 +122,7 @@ class DataLoader(Loader[tuple[Any, Any]]):
             max_pixels=max_pixels,
             pass_order=pass_order,
             device_memory=device_memory,
+            device_cache=device_cache,
             pinned=pinned,
             stream_priority=stream_priority,
         )

@@ -97,6 +97,7 @@ class Options(TypedDict, total=False):
     max_pixels: int | None
     pass_order: Literal["pillow13", "horizontal_first"] | None
     device_memory: int | None
+    device_cache: int | None
     pinned: bool
     stream_priority: Literal["low", "high"] | None
     dtype: torch.dtype | DTypeName | None
@@ -243,6 +244,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         max_pixels: int | None = None,
         pass_order: Literal["pillow13", "horizontal_first"] | None = None,
         device_memory: int | None = None,
+        device_cache: int | None = None,
         pinned: bool = True,
         stream_priority: Literal["low", "high"] | None = None,
         dtype: torch.dtype | DTypeName | None = None,
@@ -326,6 +328,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             max_pixels=max_pixels,
             pass_order=pass_order,
             device_memory=device_memory,
+            device_cache=device_cache,
             pinned=pinned,
             stream_priority=stream_priority,
         )
