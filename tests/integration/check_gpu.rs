@@ -158,8 +158,18 @@ impl Bundle {
     }
 }
 
-const STAGES: [&str; 9] =
-    ["correctness", "sanitizer", "decoding", "load", "routes", "bounds", "peers", "priority", "experiments"];
+const STAGES: [&str; 10] = [
+    "correctness",
+    "sanitizer",
+    "decoding",
+    "load",
+    "device_cache",
+    "routes",
+    "bounds",
+    "peers",
+    "priority",
+    "experiments",
+];
 
 /// These stages; some of them are killed, and some hang. The program that plays all commands is the compute-sanitizer
 /// too.
