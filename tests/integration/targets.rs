@@ -445,7 +445,8 @@ fn what_needs_labels_is_refused_where_there_are_none() {
     let pipeline = builder().build().unwrap();
     let batch = pipeline.epoch(0).next().unwrap().unwrap();
     assert!(!batch.has_labels() && batch.len() == 4);
-    assert!(batch.labels().unwrap_err().to_string().contains("--label-field"));
+    let error = batch.labels().unwrap_err().to_string();
+    assert!(["--label-field", "Batch::into_images"].iter().all(|remedy| error.contains(remedy)), "{error}");
     assert!(batch.receipts(false).unwrap().iter().all(|receipt| receipt.label.is_none()));
     assert!(batch.into_parts().1.is_none());
     // Of a source that is wrong about its samples, the odd ones are bad.
