@@ -469,7 +469,8 @@ impl<I> Pipeline<I> {
     }
 
     /// Sets the limit of [`PipelineBuilder::device_cache`] anew, in bytes. Memory above it is freed as soon as the GPU has
-    /// read it; the images are then read from their source again.
+    /// read it, which this waits for; a trainer's capture of a graph would break. The images are then read from their
+    /// source again.
     pub fn limit_device_cache(&self, bytes: u64) {
         self.backend.limit_cached(bytes);
     }

@@ -708,6 +708,17 @@ fn a_trainers_capture_is_not_disturbed() {
             let pipeline = builder.device(Device::Cuda(0)).jpeg_decoder(JpegDecoder::Cpu).build().unwrap();
             pipeline.epoch(0).for_each(|batch| drop(batch.unwrap()));
         };
+        let keeping = || {
+            let builder = Pipeline::builder(large.clone()).batch_size(4).transform(CenterCrop::new(8));
+            let builder = builder.device(Device::Cuda(0)).jpeg_decoder(JpegDecoder::Device).device_cache(1 << 20);
+            let pipeline = builder.build().unwrap();
+            let kept = (0..2).map(|number| {
+                let mut epoch = pipeline.epoch(number);
+                epoch.by_ref().for_each(|batch| drop(batch.unwrap()));
+                epoch.stats().decoded.device_cached
+            });
+            assert_eq!(kept.collect::<Vec<_>>(), [0, 12]);
+        };
         let in_pinned =
             Pipeline::builder(source.clone()).batch_size(2).transform(CenterCrop::new(8)).on_error(OnError::Skip);
         let in_pinned = in_pinned.device(Device::Cpu).batch_memory(PinnedMemory).build().unwrap();
@@ -720,6 +731,7 @@ fn a_trainers_capture_is_not_disturbed() {
                 let got = batches(&gpu, seed);
                 if seed == 0 {
                     growing();
+                    keeping();
                 }
                 in_pinned.epoch(0).for_each(|batch| drop(batch.unwrap()));
                 got

@@ -189,6 +189,7 @@ impl Drop for Gpu {
         // If this fails, the context has failed, and its work with it.
         if self.streams.enter().and_then(|_entered| self.synchronize()).is_ok() {
             self.batches.idle();
+            self.decoders.own.idle();
             self.outputs.idle();
         }
     }

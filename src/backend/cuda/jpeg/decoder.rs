@@ -117,6 +117,11 @@ impl DeviceDecoder {
         self.cache.get(index)
     }
 
+    /// Says that the device has done all work.
+    pub(in crate::backend::cuda) fn idle(&mut self) {
+        self.cache.idle();
+    }
+
     /// Limits the memory of kept images.
     pub(in crate::backend::cuda) fn limit_cached(&self, bytes: u64) {
         self.cache.limit(bytes);

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::ops::descriptors::DevicePointer;
 use crate::os::memory;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Size of a block. An image that is larger is not cached.
 const BLOCK_BYTES: usize = 64 << 20;
@@ -119,7 +119,17 @@ impl DeviceCache {
         lock(&self.0).images.insert(index, Arc::new(image));
     }
 
+    /// Says that the device has done all work, and lets go of all images, so that freeing their memory need not wait.
+    pub(super) fn idle(&mut self) {
+        let Contents { images, blocks, .. } = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        images.clear();
+        blocks.iter_mut().filter_map(Arc::get_mut).for_each(DeviceMemory::idle);
+    }
+
     /// Limits the cache to so many bytes from now on, and frees blocks beyond them.
+    ///
+    /// # Synchronization
+    /// Freeing waits for the device.
     pub(super) fn limit(&self, limit_bytes: u64) {
         let mut contents = lock(&self.0);
         contents.limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
