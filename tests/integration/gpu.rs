@@ -204,8 +204,8 @@ fn rotations_equal_the_cpu() {
     }
 }
 
-/// A rotation reads mirrored, turned and cropped images as they are stored, of which stages before it have made no more
-/// than later ones need.
+/// A rotation reads mirrored, turned and cropped images as they are stored. The stages before it have made only the
+/// pixels that later ones need.
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn rotations_of_views_equal_the_cpu() {

@@ -158,7 +158,7 @@ impl Decoders {
         Ok(Source { image, by: By::Cpu, spare })
     }
 
-    /// The same image, in the host's memory.
+    /// Copies an image to the host's memory if only the device has it.
     pub(super) fn on_host<'a>(&self, image: Given<'a>) -> Result<Given<'a>> {
         match image {
             Given::OnDevice(image) => Encoded::OnDevice(image).into_host(&self.streams).map(Given::Held),

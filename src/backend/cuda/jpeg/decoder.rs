@@ -29,7 +29,7 @@ pub(in crate::backend::cuda) struct Job {
     pub(super) image: JpegImage,
     /// The encoded bytes for the CPU, if the device flags the image.
     pub(in crate::backend::cuda) encoded: Encoded,
-    /// If its data stay on the device: all that is needed to use them again.
+    /// What the cache needs to use the image's data again, if there is room for them.
     to_keep: Option<ToKeep>,
     pub(super) part: Rect,
     /// Knowledge of the places in its data.

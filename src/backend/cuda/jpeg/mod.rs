@@ -7,6 +7,8 @@
 //! kernels, and decodes flagged images into the place of their pixels before other stages are queued. The Huffman
 //! kernels have few threads and run for long, so those of several batches run at the same time.
 //!
+//! `device_cache` keeps the data of decoded images on the device for later epochs.
+//!
 //! If the places of an image's MCUs are known, only the part's MCUs are decoded. Otherwise they are learned
 //! (`learning`): one copy per batch brings them back, and they are stored when the batch's memory is used again, or at
 //! the end of the epoch.
