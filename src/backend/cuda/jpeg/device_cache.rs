@@ -58,7 +58,7 @@ pub(crate) struct CachedImage {
     pub(super) data: DevicePointer,
     data_bytes: usize,
     /// The memory that holds the data.
-    _block: Arc<DeviceMemory>,
+    block: Arc<DeviceMemory>,
 }
 
 impl DeviceCache {
@@ -115,8 +115,15 @@ impl DeviceCache {
         let (head, data) = bytes.split_at(image.scan_offset_bytes.min(bytes.len()));
         let Room { block, address, index } = room;
         let (head, data_bytes) = (head.into(), data.len());
-        let image = CachedImage { header, image, head, key, data: address, data_bytes, _block: block };
-        lock(&self.0).images.insert(index, Arc::new(image));
+        let image = CachedImage { header, image, head, key, data: address, data_bytes, block };
+        let mut contents = lock(&self.0);
+        if contents.blocks.iter().any(|block| Arc::ptr_eq(block, &image.block)) {
+            contents.images.insert(index, Arc::new(image));
+        } else {
+            // The limit was lowered meanwhile. The block is freed after the lock.
+            contents.seen.remove(&index);
+            drop(contents);
+        }
     }
 
     /// Says that the device has done all work, and lets go of all images, so that freeing their memory need not wait.
@@ -143,7 +150,7 @@ impl DeviceCache {
             contents.used_bytes = contents.blocks.last().map_or(0, |block| block.len_bytes());
             freed.push(block);
         }
-        let is_freed = |image: &CachedImage| freed.iter().any(|block| Arc::ptr_eq(block, &image._block));
+        let is_freed = |image: &CachedImage| freed.iter().any(|block| Arc::ptr_eq(block, &image.block));
         let Contents { images, seen, .. } = &mut *contents;
         let gone: Vec<_> = images.extract_if(|_, image| is_freed(image)).collect();
         gone.iter().for_each(|(index, _)| {
