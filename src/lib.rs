@@ -52,7 +52,7 @@
 //! | boxes, masks and keypoints | [`fields`], [`PipelineBuilder::fields`] |
 //! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
-//! | a GPU | [`Device`], [`JpegDecoder`], [`StreamPriority`], [`CudaBuffer`] |
+//! | a GPU | [`Device`], [`JpegDecoder`], [`StreamPriority`], [`CudaBuffer`], [`StreamOwner`] |
 //! | batches in your own memory | [`PipelineBuilder::batch_memory`], [`BatchMemory`], [`Tensor::into_block`] |
 //! | the order of samples | [`ShardedOrder`], [`Partition`], [`Rank`] for processes that train together |
 //! | resuming after an interruption | [`EpochState`], [`Pipeline::resume`] |
@@ -135,7 +135,7 @@ use warpfeed_image::{decode, encode, raster, simd};
 
 pub use apply::{ApplyOptions, Thumbnail, apply, apply_with_fields};
 pub use backend::{CpuFallbacks, Decoded};
-pub use cuda::CudaBuffer;
+pub use cuda::{CudaBuffer, StreamOwner};
 pub use device::{Device, JpegDecoder, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};

@@ -1,8 +1,9 @@
 //! Batches in device memory, and the order of work on them.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Event, Stream};
+use super::driver::{self, Context, DeviceMemory, Event, LEGACY, Stream};
 use super::pool::Pool;
+use super::user::{PER_THREAD, StreamOwner, User};
 use crate::error::{Error, Result};
 use cudarc::driver::{CudaContext, CudaStream, sys};
 use std::fmt;
@@ -70,72 +71,6 @@ pub(crate) fn labels_offset(len_bytes: usize) -> usize {
 /// Size of a buffer for `len_bytes` bytes of images and `labels` labels.
 pub(crate) fn with_labels(len_bytes: usize, labels: usize) -> usize {
     labels_offset(len_bytes) + labels * size_of::<u32>()
-}
-
-/// The legacy default stream. It and all streams without the non-blocking flag wait for one another.
-const LEGACY: sys::CUstream = std::ptr::without_provenance_mut(1);
-/// The default stream of the calling thread.
-const PER_THREAD: sys::CUstream = std::ptr::without_provenance_mut(2);
-
-/// A stream that was made to wait for a batch.
-enum User {
-    Cudarc(Arc<CudaStream>),
-    /// A stream of another library's, and its number, if the driver has numbers.
-    Raw(sys::CUstream, Option<u64>),
-}
-
-// SAFETY: streams belong to a context, not to a thread.
-unsafe impl Send for User {}
-
-impl User {
-    fn raw(&self) -> sys::CUstream {
-        match self {
-            Self::Cudarc(stream) => stream.cu_stream(),
-            Self::Raw(stream, _) => *stream,
-        }
-    }
-
-    /// The stream, named so that it means the same on every thread and includes this stream's work.
-    fn raw_on_any_thread(&self) -> sys::CUstream {
-        // The legacy default stream waits for every thread's default stream.
-        if self.raw() == PER_THREAD { LEGACY } else { self.raw() }
-    }
-
-    /// Whether an event cannot be recorded now, because it would belong to a graph. The context must be current.
-    fn is_capturing(&self) -> Result<bool> {
-        // SAFETY: the streams are alive: kept so, or by the contract of `on_raw_stream`.
-        unsafe { Ok(driver::is_capturing(self.raw())? || self.raw() == PER_THREAD && driver::is_capturing(LEGACY)?) }
-    }
-
-    /// Records the work queued on the stream so far. `None` if the stream captures. The context must be current.
-    ///
-    /// # Errors
-    /// [`Error::Device`] if the stream is gone, or if the context has failed.
-    fn reached(&self, context: &Context, spare: Option<Event>) -> Result<Option<Event>> {
-        if let &Self::Raw(stream, Some(id)) = self
-            // SAFETY: by the contract of `on_raw_stream`.
-            && unsafe { driver::stream_id(stream) } != Some(id)
-        {
-            return Err(Error::parameter("CudaBuffer", "stream", "one that lives as long as the batch", "none"));
-        }
-        if self.is_capturing()? {
-            return Ok(None);
-        }
-        let stream = self.raw_on_any_thread();
-        let event = spare.map_or_else(|| Event::new(context), Ok);
-        // SAFETY: the stream is alive, as in `is_capturing`.
-        let recorded = event.and_then(|event| unsafe { event.record_raw(stream) }.map(|()| event));
-        // A capture may have begun in between. The event is then a part of it, which does not harm it.
-        if self.is_capturing()? {
-            return Ok(None);
-        }
-        recorded.map(Some).or_else(|_| {
-            // SAFETY: as above.
-            unsafe { driver::synchronize(stream)? };
-            // A new event counts as passed.
-            Event::new(context).map(Some)
-        })
-    }
 }
 
 /// A buffer that its tensor has given back, with the streams whose work on it is not recorded yet.
@@ -289,7 +224,24 @@ impl CudaBuffer {
     /// The errors of [`on_stream`](Self::on_stream).
     pub unsafe fn on_raw_stream(&self, stream: sys::CUstream) -> Result<u64> {
         // SAFETY: the contract.
-        unsafe { self.wait(User::Raw(stream, None)) }
+        unsafe { self.wait(User::Raw(stream, None, None)) }
+    }
+
+    /// Makes a stream wait for the batch, given by its handle and by what keeps it: an object of another library that
+    /// destroys the stream when it is dropped, for example. It is kept until the stream's work on the batch is known.
+    /// See [`on_stream`](Self::on_stream).
+    ///
+    /// # Safety
+    /// `stream` is a stream of this buffer's context, or a default stream, and lives as long as `owner`.
+    ///
+    /// # Synchronization
+    /// See [`on_stream`](Self::on_stream).
+    ///
+    /// # Errors
+    /// The errors of [`on_stream`](Self::on_stream).
+    pub unsafe fn on_kept_stream(&self, stream: sys::CUstream, owner: StreamOwner) -> Result<u64> {
+        // SAFETY: the contract; the owner is kept with the stream.
+        unsafe { self.wait(User::Raw(stream, None, Some(owner))) }
     }
 
     /// # Safety
@@ -299,16 +251,16 @@ impl CudaBuffer {
         let buffer = self.buffer()?;
         // SAFETY: the contract.
         unsafe {
-            driver::check_user(self.pool.context(), user.raw())?;
+            driver::check_user("CudaBuffer::on_stream", self.pool.context(), user.raw())?;
             driver::wait(user.raw(), &buffer.ready)?;
-            if let User::Raw(stream, id) = &mut user
+            if let User::Raw(stream, id, _) = &mut user
                 && *stream > PER_THREAD
             {
                 *id = driver::stream_id(*stream);
             }
         }
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        if !users.iter().any(|known| known.raw() == user.raw()) {
+        if user.keeps() || !users.iter().any(|known| known.raw() == user.raw()) {
             users.push(user);
         }
         Ok(buffer.address())
@@ -402,7 +354,7 @@ impl CudaBuffer {
     #[cfg(feature = "dlpack")]
     pub(crate) fn lend_unordered(&self) -> Result<u64> {
         let address = self.buffer()?.address();
-        self.users.lock().unwrap_or_else(PoisonError::into_inner).push(User::Raw(LEGACY, None));
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).push(User::Raw(LEGACY, None, None));
         Ok(address)
     }
 

@@ -13,7 +13,10 @@
 mod buffer;
 pub(crate) mod driver;
 mod pool;
+mod user;
 
 pub use buffer::CudaBuffer;
 pub(crate) use buffer::{Buffer, labels_offset, settle_aside, with_labels};
 pub(crate) use pool::{Pool, VALUES_BYTES};
+pub use user::StreamOwner;
+pub(crate) use user::User;

@@ -67,6 +67,8 @@ impl Tensor {
         } else if let Storage::Cuda(_) = self.storage {
             return self.to_host()?.into_candle_through_host(device);
         } else {
+            #[cfg(feature = "candle-cuda")]
+            cuda::will_read(&self, device)?;
             match self.dtype {
                 DType::F32 => candle_core::Tensor::from_slice(self.as_slice::<f32>()?, &shape[..], device),
                 DType::F16 => candle_core::Tensor::from_slice(self.as_slice::<f16>()?, &shape[..], device),
@@ -106,12 +108,26 @@ mod cuda {
     use crate::tensor::DType;
     use candle_core::cuda_backend::CudaDType;
     use candle_core::op::BackpropOp;
-    use candle_core::{CudaDevice, CudaStorage, Storage, Tensor};
+    use candle_core::{CudaDevice, CudaStorage, Device, Storage, Tensor};
     use half::{bf16, f16};
 
     /// Whether the buffer is on candle's device.
     pub(super) fn is_same(buffer: &CudaBuffer, device: &CudaDevice) -> bool {
         device.cuda_stream().context().ordinal() == buffer.ordinal() as usize
+    }
+
+    /// Names candle's stream, on which it copies a pinned tensor.
+    pub(super) fn will_read(tensor: &super::Tensor, device: &Device) -> Result<()> {
+        match (&tensor.storage, device) {
+            (super::Storage::Host(buffer), Device::Cuda(candle))
+                if buffer
+                    .pin()
+                    .is_some_and(|pin| pin.context().ordinal() == candle.cuda_stream().context().ordinal()) =>
+            {
+                tensor.read_on(&candle.cuda_stream())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes a candle tensor of the buffer's memory.

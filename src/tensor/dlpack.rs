@@ -92,7 +92,7 @@ pub(crate) fn managed<M: ManagedTensorBase, const N: usize>(
 ) -> Result<Managed<M>> {
     let mut owner = Box::new(storage);
     let (data, device) = match &mut *owner {
-        Storage::Host(buffer) => (buffer.as_bytes_mut().as_mut_ptr(), DLDevice::CPU),
+        Storage::Host(buffer) => (buffer.shown_mut().as_mut_ptr(), DLDevice::CPU),
         Storage::Cuda(buffer) => (lend(buffer)? as *mut u8, device_of(buffer)),
     };
     // SAFETY: `data` points to at least as many elements of this type as the shape has, contiguous as the strides say

@@ -1,9 +1,10 @@
 //! Host memory of batches, and its pool.
 
 use super::block::{BatchMemory, LINE_BYTES, MemoryBlock};
+use super::pinned::{Pinned, Readers};
 use super::{DType, Element};
-use crate::cuda::driver::{self, Context, Pin};
-use crate::error::Result;
+use crate::cuda::driver::{self, Context};
+use crate::error::{Error, Result};
 use crate::os::memory::{self, Asked};
 use bytemuck::allocation::pod_collect_to_vec;
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// memory to the caller.
 pub(crate) struct HostBuffer {
     /// The pin of all its pages, for copies to a CUDA device. It must be dropped before the memory.
-    pin: Option<Pin>,
+    pin: Option<Pinned>,
     memory: Memory,
     /// Start of the first whole cache line, or page, in the memory.
     start_bytes: usize,
@@ -60,7 +61,7 @@ impl HostBuffer {
         // SAFETY: whole pages of a vector, which stays where it is until the pin is gone: `pin` is dropped before
         // `memory`, and taken before the vector is given away.
         #[allow(unsafe_code)]
-        let pin = unsafe { Pin::new(context, buffer.as_bytes_mut())? };
+        let pin = unsafe { Pinned::new(context, buffer.as_bytes_mut())? };
         (buffer.pin, buffer.len_bytes) = (Some(pin), len_bytes);
         Ok(buffer)
     }
@@ -94,14 +95,24 @@ impl HostBuffer {
         self.pin.is_some()
     }
 
+    /// The pin, with the streams that read the buffer.
+    pub(super) fn pin(&self) -> Option<&Pinned> {
+        self.pin.as_ref()
+    }
+
     /// Waits until the device no longer reads a pinned buffer. Others it never reads later.
-    pub(super) fn wait_for_readers(&self) -> Result<()> {
-        self.pin.as_ref().map_or(Ok(()), |pin| driver::wait_for_all(pin.context()))
+    pub(super) fn wait_for_readers(&mut self) -> Result<()> {
+        self.pin.as_mut().map_or(Ok(()), Pinned::wait)
+    }
+
+    /// Waits for the streams that were named.
+    fn wait_for_named_readers(&mut self) -> Result<()> {
+        self.pin.as_mut().map_or(Ok(()), Pinned::wait_for_named)
     }
 
     /// Waits for the device as far as that is possible: not while a trainer captures a graph. In a failed context
     /// nothing is read any more.
-    fn is_idle(&self) -> bool {
+    fn is_idle(&mut self) -> bool {
         !self.wait_for_readers().is_err_and(|error| driver::is_capture(&error))
     }
 
@@ -123,6 +134,18 @@ impl HostBuffer {
             driver::leave(&context, (pin, elements));
         }
         copy
+    }
+
+    /// For the consumer, who may have the device read it.
+    pub(super) fn shown(&self) -> &[u8] {
+        self.pin.as_ref().inspect(|pin| pin.show());
+        self.as_bytes()
+    }
+
+    /// For the consumer, who may have the device read it.
+    pub(super) fn shown_mut(&mut self) -> &mut [u8] {
+        self.pin.as_ref().inspect(|pin| pin.show());
+        self.as_bytes_mut()
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -178,9 +201,11 @@ impl Drop for HostBuffer {
                 // In a forked child, whose copy of the pool's lock a thread of the parent may have held.
                 std::mem::forget((pool, buffer));
             }
-        } else if let Some(pin) = self.pin.take() {
-            // The device may still read the memory, and to wait for it would end a trainer's capture. The pin goes
-            // first.
+        } else if let Some(mut pin) = self.pin.take()
+            && !pin.is_read()
+        {
+            // The device may still read the memory, and to wait for all streams would end a trainer's capture. The pin
+            // goes first.
             let context = Arc::clone(pin.context());
             driver::leave(&context, (pin, self.memory.take()));
         }
@@ -247,10 +272,11 @@ impl Elements {
 ///
 /// The rule for pinned buffers: until a batch is dropped, its consumer may queue work that reads the batch on any
 /// stream of the device, and the pool fills the buffer again only after that work. Copies from pinned memory run later
-/// than the call that asks for them, and no consumer says when: candle and burn copy from a slice, libtorch from a
-/// tensor that it got by DLPack. So before a buffer is used again, the pool waits for all work that was queued in the
-/// context when the buffer came back. A wait covers all buffers that came back before it, so there is less than one for
-/// each batch. It ends captures of graphs, so nothing waits when a buffer is dropped.
+/// than the call that asks for them. A consumer that names its streams ([`Tensor::read_on`](super::Tensor::read_on)) is
+/// waited for by events. Others do not say which they are: burn copies from a slice, libtorch from a tensor that it got
+/// by DLPack. For them the pool waits for all work that was queued in the context when the buffer came back, before the
+/// buffer is used again. A wait covers all buffers that came back before it, so there is less than one for each batch.
+/// It ends captures of graphs, so nothing waits when a buffer is dropped.
 pub(crate) struct Pool {
     free: Mutex<Spares>,
     dtype: DType,
@@ -285,14 +311,20 @@ struct Spares {
 
 impl Spares {
     /// Takes the smallest buffer of at least `len_bytes` bytes that is not much larger, one that the device no longer
-    /// reads if there is such a one. Returns it with whether the device may still read it.
-    fn take(&mut self, len_bytes: usize) -> Option<(HostBuffer, bool)> {
+    /// reads if there is such a one. Returns it with what may still read it.
+    fn take(&mut self, len_bytes: usize) -> Option<(HostBuffer, Readers)> {
         self.asked.note(len_bytes);
+        let settled = self.settled;
         let fits = |buffer: &HostBuffer| (len_bytes..=Asked::most_for(len_bytes)).contains(&buffer.len_bytes);
-        let fitting = self.buffers.iter().enumerate().filter(|(_, (_, buffer))| fits(buffer));
-        let best = fitting.min_by_key(|(_, (number, buffer))| (*number >= self.settled, buffer.len_bytes));
-        let (number, buffer) = self.buffers.swap_remove(best?.0);
-        Some((buffer, number >= self.settled))
+        let fitting = self.buffers.iter_mut().enumerate().filter(|(_, (_, buffer))| fits(buffer));
+        let readers = |number, pin: Option<&mut Pinned>| match pin.map_or(Readers::Done, Pinned::readers) {
+            Readers::Unknown if number < settled => Readers::Done,
+            readers => readers,
+        };
+        let ranked =
+            fitting.map(|(at, (number, buffer))| (readers(*number, buffer.pin.as_mut()), buffer.len_bytes, at));
+        let (readers, _, at) = ranked.min().filter(|(readers, ..)| *readers != Readers::Capturing)?;
+        Some((self.buffers.swap_remove(at).1, readers))
     }
 
     /// Takes the buffer that is one too many.
@@ -348,18 +380,23 @@ impl Pool {
         };
         let free = self.lock().take(len_bytes);
         let mut buffer = match (free, &self.pin) {
-            (Some((buffer, true)), Some(context)) => match self.settle(context) {
+            (Some((buffer, Readers::Unknown)), Some(context)) => match self.settle(context) {
                 Ok(()) => buffer,
-                // Waiting is impossible while a trainer captures a graph, so the buffer stays for later.
-                Err(error) if driver::is_capture(&error) => {
+                Err(error) => {
+                    let is_capture = driver::is_capture(&error);
                     self.give(buffer);
-                    make()?
+                    return Err(if is_capture { captured() } else { error });
                 }
-                Err(error) => return Err(error),
             },
-            (Some((buffer, _)), _) => buffer,
+            (Some((mut buffer, _)), _) => {
+                buffer.wait_for_named_readers()?;
+                buffer
+            }
             (None, _) => make()?,
         };
+        if let Some(pin) = &mut buffer.pin {
+            pin.forget_readers();
+        }
         buffer.home = Some(Arc::clone(self));
         Ok(buffer)
     }
@@ -387,6 +424,16 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, Spares> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error for a wait for unknown streams that a capture forbids, which has ended that capture.
+fn captured() -> Error {
+    Error::Device {
+        call: "fill a pinned batch again".to_owned(),
+        message: "a stream captures a graph, and it is not known which streams read the batch: name them before you \
+                  drop it (Tensor::read_on), or give the pipeline pinned memory of your own (batch_memory)"
+            .to_owned(),
     }
 }
 

@@ -15,6 +15,7 @@ mod dlpack;
 mod fields;
 mod host;
 mod npy;
+mod pinned;
 mod targets;
 
 use crate::cuda::CudaBuffer;
@@ -24,10 +25,12 @@ pub use block::{BatchMemory, MemoryBlock};
 use bytemuck::Pod;
 #[cfg(feature = "candle")]
 pub use candle::failed as candle_failed;
+use cudarc::driver::CudaStream;
 pub use fields::{DeviceOf, FieldTensor, FieldValues};
 use half::{bf16, f16};
 pub(crate) use host::{HostBuffer, Pool};
 pub use npy::write_npy;
+use std::sync::Arc;
 pub(crate) use targets::Annotations;
 pub use targets::{TargetBytes, TargetElement, TargetTensor, Targets};
 
@@ -125,7 +128,7 @@ impl Storage {
     /// The first `len_bytes` bytes, which must be in host memory.
     fn as_bytes(&self, len_bytes: usize) -> Result<&[u8]> {
         match self {
-            Self::Host(buffer) => Ok(&buffer.as_bytes()[..len_bytes]),
+            Self::Host(buffer) => Ok(&buffer.shown()[..len_bytes]),
             Self::Cuda(_) => Err(on_device(self.device())),
         }
     }
@@ -229,6 +232,18 @@ impl Tensor {
         matches!(&self.storage, Storage::Host(buffer) if buffer.is_pinned())
     }
 
+    /// Names a stream that reads a pinned tensor ([`PipelineBuilder::pin_batches`](crate::PipelineBuilder::pin_batches)).
+    /// The pipeline fills the memory again once the work is done that is queued there when the tensor is dropped. If no
+    /// stream is named, it waits for all work of the device, which ends captures of graphs. So name all streams that
+    /// read it, or none. Has no effect on other tensors: [`CudaBuffer::on_stream`] is for those on a device.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a stream of another device, and for one that captures a graph.
+    pub fn read_on(&self, stream: &Arc<CudaStream>) -> Result<()> {
+        let Storage::Host(buffer) = &self.storage else { return Ok(()) };
+        buffer.pin().map_or(Ok(()), |pin| pin.read_on(stream))
+    }
+
     /// The device memory that holds the elements; `None` if they are in host memory.
     #[must_use]
     pub fn cuda(&self) -> Option<&CudaBuffer> {
@@ -268,7 +283,7 @@ impl Tensor {
         match &mut self.storage {
             Storage::Host(buffer) => {
                 buffer.wait_for_readers()?;
-                Ok(&mut buffer.as_bytes_mut()[..len_bytes])
+                Ok(&mut buffer.shown_mut()[..len_bytes])
             }
             Storage::Cuda(_) => Err(on_device(device)),
         }
@@ -361,7 +376,6 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn memory_comes_back_wherever_the_tensor_went() {

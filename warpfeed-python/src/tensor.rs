@@ -9,7 +9,7 @@ use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use warpfeed::{CudaBuffer, Device, Error, FieldTensor, TargetTensor, TargetType};
 
 /// The memory of an array.
@@ -58,7 +58,7 @@ impl Held {
     /// # Errors
     /// `ParameterError` for a number that names no stream, and for a stream that captures a graph or is another
     /// device's.
-    fn wait_on(&self, stream: Option<isize>) -> PyResult<()> {
+    fn wait_on(&self, py: Python<'_>, stream: Option<isize>) -> PyResult<()> {
         let Some(memory) = self.cuda() else { return Ok(()) };
         let stream = match stream {
             Some(-1) => return Ok(()),
@@ -73,9 +73,16 @@ impl Held {
             None => 1,
             Some(stream) => stream,
         };
-        // SAFETY: Python's protocol has the consumer name a stream of its own, which outlives its tensor.
+        let raw = std::ptr::with_exposed_provenance_mut(stream as usize);
+        // SAFETY: Python's protocol has the consumer name a stream of its own, which outlives its tensor. One of CuPy's
+        // lives as long as its object.
         #[allow(unsafe_code)]
-        let waits = unsafe { memory.on_raw_stream(std::ptr::with_exposed_provenance_mut(stream as usize)) };
+        let waits = unsafe {
+            match cupy_stream(py, stream) {
+                Some(owner) => memory.on_kept_stream(raw, Arc::new(owner.unbind())),
+                None => memory.on_raw_stream(raw),
+            }
+        };
         waits.map(drop).map_err(raise)
     }
 
@@ -109,6 +116,15 @@ impl Held {
             other => Ok(other),
         }
     }
+}
+
+/// CuPy's object for its current stream, if that is the stream with this handle. CuPy destroys a stream with its last
+/// object, which may come before the tensor's end.
+fn cupy_stream(py: Python<'_>, handle: isize) -> Option<Bound<'_, PyAny>> {
+    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    let current = modules.get_item("cupy").ok()?.getattr("cuda").ok()?.call_method0("get_current_stream").ok()?;
+    let is_it = current.getattr("ptr").ok()?.extract::<isize>().is_ok_and(|ptr| ptr == handle);
+    is_it.then_some(current)
 }
 
 /// Tells the consumer, who has asked for a copy, that no other code has the memory.
@@ -218,7 +234,7 @@ impl Tensor {
             _ => DLDevice::CPU,
         };
         let request = ExportRequest::parse(stream, max_version, dl_device, copy)?;
-        let take = || self.take_if(|held| held.wait_on(handle));
+        let take = || self.take_if(|held| held.wait_on(py, handle));
         let legacy = || take()?.managed(handle);
         let versioned = || {
             let managed = take()?.managed(handle)?;

@@ -24,6 +24,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -683,6 +684,35 @@ def test_a_refusal_leaves_a_tensor_on_a_device_as_it_was(photos: Path) -> None:
             assert (np.asarray(tensor) == values).all()
         for tensor in tensors_on_a_device(photos):
             assert tensor.__dlpack__(stream=free, **with_version)
+
+
+@pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
+def test_cupys_stream_lives_as_long_as_its_tensor_on_a_device(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, gone = Driver(), []
+
+    class Stream:
+        """As CuPy's, which is destroyed with its last object."""
+
+        def __init__(self) -> None:
+            self.ptr = driver.stream()
+
+        def __del__(self) -> None:
+            assert driver.cuda.cuStreamDestroy_v2(ctypes.c_void_p(self.ptr)) == 0
+            gone.append(self.ptr)
+
+    for tensor in tensors_on_a_device(photos):
+        stream = Stream()
+        handle = stream.ptr
+        cupy = SimpleNamespace(cuda=SimpleNamespace(get_current_stream=lambda current=stream: current))
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "cupy", cupy)
+            capsule = tensor.__dlpack__(stream=handle)
+        del stream, cupy
+        gc.collect()
+        assert handle not in gone
+        del capsule
+        gc.collect()
+        assert gone.pop() == handle
 
 
 @pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")

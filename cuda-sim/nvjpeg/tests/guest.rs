@@ -13,6 +13,7 @@ use dlpark::versioned::Dlpack;
 use sim::Sim;
 use std::collections::VecDeque;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 use warpfeed::ops::CenterCrop;
@@ -226,7 +227,9 @@ fn pinned_memory_that_is_given_back_during_a_capture_stays_until_it_was_read() {
         assert!(copy.read(&stream) == want[0], "seed {seed}");
         // Another pipeline waits for the device, and frees the memory that was put aside.
         let other = build();
-        assert_eq!(all(&other), want, "seed {seed}");
+        let read = |batch: Batch| batch.images().as_bytes().unwrap().to_vec();
+        let got: Vec<Vec<u8>> = other.epoch(0).map(|batch| read(batch.unwrap())).collect();
+        assert_eq!(got, want, "seed {seed}");
         let pinned = || sim.report().host_allocations;
         let with_old = pinned();
         drop(other);
@@ -236,6 +239,107 @@ fn pinned_memory_that_is_given_back_during_a_capture_stays_until_it_was_read() {
         drop((stream, context));
         sim.break_device(0);
         assert_eq!(all(&squares(&source, Device::Cuda(0))), want, "seed {seed}");
+    }
+}
+
+/// A trainer captures on one stream while it copies pinned batches on another, which it names. The batches are dropped
+/// at once, and filled again once they were read. If it names none, the pipeline says so.
+#[test]
+fn pinned_batches_whose_readers_are_named_end_no_capture() {
+    let (sim, source) = (start(), images(16));
+    let want = all(&squares(&source, Device::Cpu));
+    for seed in 0..seeds() {
+        sim.reset(seed);
+        let build = || builder(&source, Device::Cpu).transform(CenterCrop::new(12)).pin_batches(0).build().unwrap();
+        let (pipeline, context) = (build(), CudaContext::new(0).unwrap());
+        let (captured, reader) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+        begin_capture(&captured, seed);
+        let mut copies = Vec::new();
+        for epoch in 0..3 {
+            for batch in pipeline.epoch(epoch) {
+                let batch = batch.unwrap();
+                let bytes = batch.images().as_bytes().unwrap();
+                batch.images().read_on(&reader).unwrap();
+                // SAFETY: as long as the batch, on the stream that uses it.
+                copies.push(unsafe {
+                    let copy = result::malloc_async(reader.cu_stream(), bytes.len()).unwrap();
+                    result::memcpy_htod_async(copy, bytes, reader.cu_stream()).unwrap();
+                    Copied(copy, bytes.len())
+                });
+                // A batch that the capturing stream read before is not used again yet.
+                if seed % 3 == 0 {
+                    assert!(batch.images().read_on(&captured).unwrap_err().is_parameter());
+                }
+            }
+        }
+        assert!(sim.report().host_allocations <= 8, "seed {seed}: {:?}", sim.report().host_allocations);
+        for (i, copy) in copies.into_iter().enumerate() {
+            assert!(copy.read(&reader) == want[i % want.len()], "seed {seed}: batch {i}");
+        }
+        end_capture(&captured);
+        // A reader that itself captures when the batch is dropped: the batch is not filled again before it has read.
+        let batch = pipeline.epoch(0).next().unwrap().unwrap();
+        batch.images().read_on(&reader).unwrap();
+        begin_capture(&reader, seed);
+        drop(batch);
+        let rest: Vec<Batch> = pipeline.epoch(1).map(|batch| batch.unwrap()).collect();
+        end_capture(&reader);
+        rest.iter().for_each(|batch| batch.images().read_on(&reader).unwrap());
+        drop(rest);
+        assert_eq!(sim.message(), "", "seed {seed}");
+        // Without names.
+        let read = |batch: &Batch| batch.images().as_bytes().map(|bytes| bytes[0]).unwrap();
+        assert_eq!(pipeline.epoch(0).map(|batch| read(&batch.unwrap())).count(), 8);
+        begin_capture(&captured, seed);
+        let refused = pipeline
+            .epoch(0)
+            .find_map(|batch| batch.map(|batch| read(&batch)).err())
+            .expect("the pipeline cannot wait");
+        assert!(refused.is_device() && refused.to_string().contains("Tensor::read_on"), "seed {seed}: {refused}");
+    }
+}
+
+/// A stream that is destroyed with its owner is kept until its work on the batch is known.
+#[test]
+fn a_streams_owner_is_kept_until_its_work_is_known() {
+    struct Owner(Arc<CudaStream>, Arc<AtomicUsize>);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Relaxed);
+        }
+    }
+    let (sim, source) = (start(), images(16));
+    let want = all(&squares(&source, Device::Cpu));
+    for seed in 0..seeds() {
+        sim.reset(seed);
+        let (pipeline, gone) = (squares(&source, Device::Cuda(0)), Arc::new(AtomicUsize::new(0)));
+        let context = CudaContext::new(0).unwrap();
+        let mut copies = Vec::new();
+        for batch in pipeline.epoch(0) {
+            let tensor = batch.unwrap().into_images();
+            let (memory, stream) = (tensor.cuda().unwrap(), context.new_stream().unwrap());
+            let raw = stream.cu_stream();
+            let owner = Arc::new(Owner(stream, Arc::clone(&gone)));
+            // SAFETY: the owner keeps the stream.
+            let address = unsafe { memory.on_kept_stream(raw, owner.clone()) }.unwrap();
+            copies.push(Copied::queue(address, memory.len_bytes(), &owner.0));
+            let before = gone.load(Relaxed);
+            if seed % 2 == 0 {
+                begin_capture(&owner.0, seed);
+                drop(tensor);
+                end_capture(&owner.0);
+            }
+            drop(owner);
+            assert_eq!(gone.load(Relaxed), before, "seed {seed}: the batch keeps the stream");
+        }
+        context.synchronize().unwrap();
+        let trainer = context.new_stream().unwrap();
+        for (copy, want) in copies.into_iter().zip(&want) {
+            assert!(copy.read(&trainer) == *want, "seed {seed}");
+        }
+        assert_eq!(all(&pipeline).len(), want.len());
+        drop(pipeline);
+        assert_eq!((gone.load(Relaxed), sim.message()), (want.len(), String::new()), "seed {seed}");
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) use memory::{DeviceMemory, HostMemory, MemoryPool, Pin, clear, copy, 
 pub(crate) use module::{Function, Module, launch};
 use scoped::{Owned, allocated};
 pub(crate) use scoped::{Scoped, check, is_capture};
-pub(crate) use stream::{Event, Stream, check_user, is_capturing, stream_id, synchronize, wait};
+pub(crate) use stream::{Event, LEGACY, Stream, check_user, is_capturing, stream_id, synchronize, wait};
 
 use crate::error::{Error, Result};
 use cudarc::driver::result;
@@ -331,12 +331,16 @@ fn take_left(context: &Context) -> Vec<Left> {
 }
 
 /// Waits until the device has done all work that was queued in the context, on every stream. A capture of a trainer's
-/// is lost by that, in whatever mode and thread; so what can be waited for by events is.
+/// on a non-blocking stream is lost by that, in whatever mode and thread; so what can be waited for by events is.
 ///
 /// # Errors
 /// [`Error::Device`] if the context has failed, or while one of its streams captures a graph.
 pub(crate) fn wait_for_all(context: &Context) -> Result<()> {
     let _entered = enter(context)?;
+    // SAFETY: a default stream. The driver says of it whether a blocking stream captures, and that capture goes on.
+    if unsafe { is_capturing(LEGACY)? } {
+        return check("cuCtxSynchronize", sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT.result());
+    }
     let left = take_left(context);
     let waited = check("cuCtxSynchronize", result::ctx::synchronize());
     if waited.as_ref().is_err_and(is_capture) {

@@ -62,8 +62,8 @@ pub(crate) unsafe fn wait(stream: sys::CUstream, event: &Event) -> Result<()> {
 ///
 /// # Safety
 /// `stream` is a live stream, or one of the default streams.
-pub(crate) unsafe fn check_user(context: &Context, stream: sys::CUstream) -> Result<()> {
-    let refuse = |expected: &str, got: &str| Err(Error::parameter("CudaBuffer::on_stream", "stream", expected, got));
+pub(crate) unsafe fn check_user(call: &'static str, context: &Context, stream: sys::CUstream) -> Result<()> {
+    let refuse = |expected: &str, got: &str| Err(Error::parameter(call, "stream", expected, got));
     let mut owner = std::ptr::null_mut();
     // SAFETY: alive, by contract; the context is written before the call returns.
     check("cuStreamGetCtx", unsafe { sys::cuStreamGetCtx(stream, &raw mut owner) }.result())?;
@@ -77,6 +77,9 @@ pub(crate) unsafe fn check_user(context: &Context, stream: sys::CUstream) -> Res
     }
     Ok(())
 }
+
+/// The legacy default stream. It and all streams without the non-blocking flag wait for one another.
+pub(crate) const LEGACY: sys::CUstream = std::ptr::without_provenance_mut(1);
 
 /// Whether a stream captures a graph. For the legacy default stream also whether a stream of the context does that
 /// waits for it: to wait or record on the default stream would end that capture. The context must be current.

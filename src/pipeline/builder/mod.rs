@@ -429,8 +429,10 @@ impl PipelineBuilder {
     ///
     /// A batch may be dropped, and handed to candle, burn or (by DLPack) libtorch with `non_blocking`, while the device
     /// still has to read it: the pipeline fills its memory again only after all work that was queued on this device
-    /// when the batch was dropped. A worker thread may wait for that, which ends captures of CUDA graphs;
-    /// [`batch_memory`](Self::batch_memory) does not wait.
+    /// when the batch was dropped. If a stream captures a CUDA graph just then, the epoch ends with an error, and the
+    /// capture is lost. So a trainer that captures names the streams that read a batch
+    /// ([`Tensor::read_on`](crate::Tensor::read_on); candle's is known), or gives memory of its own
+    /// ([`batch_memory`](Self::batch_memory)).
     #[must_use]
     pub fn pin_batches(mut self, ordinal: u32) -> Self {
         self.options.pin_batches = Some(ordinal);
