@@ -51,7 +51,7 @@
 //! | several views of each image | [`PipelineBuilder::views`], [`view`](view()), [`five_crop`], [`ten_crop`] |
 //! | boxes, masks and keypoints | [`fields`], [`PipelineBuilder::fields`] |
 //! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
-//! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
+//! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`], [`ThreadTimes`] |
 //! | a GPU | [`Device`], [`JpegDecoder`], [`StreamPriority`], [`CudaBuffer`], [`StreamOwner`] |
 //! | batches in your own memory | [`PipelineBuilder::batch_memory`], [`BatchMemory`], [`Tensor::into_block`] |
 //! | the order of samples | [`ShardedOrder`], [`Partition`], [`Rank`] for processes that train together |
@@ -157,6 +157,7 @@ pub use tensor::{
     BatchMemory, DType, DeviceOf, Element, FieldTensor, FieldValues, Layout, MemoryBlock, TargetBytes, TargetElement,
     TargetTensor, Targets, Tensor,
 };
+pub use trace::ThreadTimes;
 
 /// Single images: decoding, encoding, writing. Most of it is the crate `warpfeed-image`.
 pub mod image {

@@ -1,12 +1,16 @@
-//! Spans for profilers: those of `tracing` (feature `tracing`), and NVTX ranges if Nsight listens. NVTX's two functions
+//! What threads do, in spans: counted by [`ThreadTimes`], and for profilers, as spans of `tracing` (feature `tracing`)
+//! and as NVTX ranges if Nsight listens. NVTX's two functions
 //! are looked up in NVIDIA's library, because NVIDIA's crate needs libclang to build.
 #![allow(unsafe_code)]
 
 use libloading::Library;
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::marker::PhantomData;
+use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// File names of NVTX's library, of CUDA 13 and of earlier versions.
 const NVTX_NAMES: [&str; 2] = ["libnvtx3interop.so.1", "libnvToolsExt.so.1"];
@@ -15,7 +19,7 @@ const NVTX_NAMES: [&str; 2] = ["libnvtx3interop.so.1", "libnvToolsExt.so.1"];
 const NVTX_LISTENER: &str = "NVTX_INJECTION64_PATH";
 
 macro_rules! activities {
-    ($($(#[$doc:meta])* $activity:ident = $name:literal,)*) => {
+    ($($(#[$doc:meta])* $activity:ident = $name:ident,)*) => {
         /// The work of a thread during a span.
         #[derive(Debug, Clone, Copy)]
         pub(crate) enum Activity {
@@ -23,17 +27,49 @@ macro_rules! activities {
         }
 
         impl Activity {
+            const COUNT: usize = [$(Self::$activity),*].len();
+
             fn name(self) -> &'static CStr {
                 match self {
-                    $(Self::$activity => const { c_name(concat!($name, "\0")) },)*
+                    $(Self::$activity => const { c_name(concat!(stringify!($name), "\0")) },)*
                 }
             }
 
             #[cfg(feature = "tracing")]
             fn span(self, batch: Option<u64>, sample: Option<u64>) -> tracing::Span {
                 match self {
-                    $(Self::$activity => tracing::trace_span!(target: "warpfeed", $name, batch, sample),)*
+                    $(Self::$activity => {
+                        tracing::trace_span!(target: "warpfeed", stringify!($name), batch, sample)
+                    })*
                 }
+            }
+        }
+
+        /// Time that a worker thread has spent on each activity, without the activities inside it. Times pass by the
+        /// clock: they include what other threads and processes did on the same processor.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct ThreadTimes {
+            $($(#[$doc])* pub $name: Duration,)*
+        }
+
+        impl From<[Duration; Activity::COUNT]> for ThreadTimes {
+            fn from(times: [Duration; Activity::COUNT]) -> Self {
+                Self { $($name: times[Activity::$activity as usize],)* }
+            }
+        }
+
+        impl AddAssign for ThreadTimes {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+
+        impl ThreadTimes {
+            /// Each activity's name and its time.
+            #[must_use]
+            pub fn by_name(&self) -> Vec<(&'static str, Duration)> {
+                vec![$((stringify!($name), self.$name)),*]
             }
         }
     };
@@ -48,24 +84,65 @@ const fn c_name(name: &str) -> &CStr {
 
 activities! {
     /// The work on a sample, named by its batch and its index. The activities below, down to `Lower`, are inside it.
-    Sample = "sample",
-    Read = "read",
-    /// Decoding by this thread, or handing the image to a decoder of the device.
-    Decode = "decode",
+    Sample = sample,
+    /// Reading a sample from its source.
+    Read = read,
+    /// Reading the image's header.
+    Header = header,
+    /// Drawing and planning recipes, and moving fields.
+    Draw = draw,
+    /// Decoding by this thread, or handing the image to a decoder of the device. The three activities below are inside
+    /// it.
+    Decode = decode,
+    /// For the device's decoder: finding the image's scan and tables.
+    Parse = parse,
+    /// For the device's decoder: hashing the image, and looking up its entry points.
+    Lookup = lookup,
+    /// For the device's decoder: copying the image to staging memory.
+    Stage = stage,
     /// Running operations on the CPU.
-    Augment = "augment",
+    Augment = augment,
     /// Writing the descriptors of the device's kernels for a sample.
-    Lower = "lower",
+    Lower = lower,
     /// The end of a batch, named by its number. `Settle`, `Upload` and `Launch` are inside it.
-    Batch = "batch",
-    /// Decoding the images that were left for the whole batch.
-    Settle = "settle",
+    Batch = batch,
+    /// Decoding the images that were left for the whole batch, and waiting for those that the device refuses.
+    Settle = settle,
     /// Queueing the copy to the device.
-    Upload = "upload",
+    Upload = upload,
     /// Queueing the kernels.
-    Launch = "launch",
+    Launch = launch,
     /// The consumer's wait for a batch, named by its number.
-    HandOver = "hand_over",
+    HandOver = hand_over,
+}
+
+/// The time of the calling thread, by activity.
+struct Clock {
+    spent: [Cell<Duration>; Activity::COUNT],
+    /// The activity at this moment, and since when; `None` outside of all spans.
+    now: Cell<Option<(Activity, Instant)>>,
+}
+
+thread_local! {
+    static CLOCK: Clock = const { Clock { spent: [const { Cell::new(Duration::ZERO) }; _], now: Cell::new(None) } };
+}
+
+impl Clock {
+    /// Turns to another activity. Returns the one before.
+    fn turn(&self, to: Option<Activity>) -> Option<Activity> {
+        let now = Instant::now();
+        let (before, since) = self.now.replace(to.map(|to| (to, now))).unzip();
+        if let (Some(before), Some(since)) = (before, since) {
+            let spent = &self.spent[before as usize];
+            spent.set(spent.get() + (now - since));
+        }
+        before
+    }
+}
+
+/// Takes the times of this thread since the last call.
+pub(crate) fn take_times() -> ThreadTimes {
+    CLOCK.with(|clock| clock.spent.each_ref().map(Cell::take).into())
 }
 
 /// A span. It ends when it is dropped, on the thread that began it.
@@ -74,6 +151,8 @@ pub(crate) struct Span {
     _entered: tracing::span::EnteredSpan,
     /// The library that the range was begun with.
     nvtx: Option<&'static Nvtx>,
+    /// What the thread did before.
+    before: Option<Activity>,
     /// A range belongs to one thread.
     _thread: PhantomData<*const ()>,
 }
@@ -103,6 +182,7 @@ impl Span {
             #[cfg(feature = "tracing")]
             _entered: activity.span(batch, sample).entered(),
             nvtx,
+            before: CLOCK.with(|clock| clock.turn(Some(activity))),
             _thread: PhantomData,
         }
     }
@@ -110,6 +190,7 @@ impl Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
+        CLOCK.with(|clock| clock.turn(self.before));
         if let Some(nvtx) = self.nvtx {
             // SAFETY: the function belongs to NVTX's library, which stays loaded.
             unsafe { (nvtx.pop)() };
@@ -156,5 +237,30 @@ impl Nvtx {
         };
         // SAFETY: a string that ends in zero, which NVTX copies.
         unsafe { (self.push)(numbered.as_deref().unwrap_or(name).as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_without_the_activities_inside() {
+        let sleep = |ms| std::thread::sleep(Duration::from_millis(ms));
+        take_times();
+        {
+            let _sample = Span::of_sample(0, 0);
+            sleep(20);
+            {
+                let _read = Span::enter(Activity::Read);
+                sleep(40);
+            }
+            sleep(20);
+        }
+        sleep(20);
+        let times = take_times();
+        let (sample, read) = (times.sample.as_millis(), times.read.as_millis());
+        assert!((40..60).contains(&sample) && (40..60).contains(&read), "{times:?}");
+        assert_eq!((times.decode, take_times()), (Duration::ZERO, ThreadTimes::default()));
     }
 }

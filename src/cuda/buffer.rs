@@ -1,7 +1,7 @@
 //! Batches in device memory, and the order of work on them.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Event, LEGACY, Stream};
+use super::driver::{self, Context, DeviceMemory, Event, Stream};
 use super::pool::Pool;
 use super::user::{PER_THREAD, StreamOwner, User};
 use crate::error::{Error, Result};
@@ -354,7 +354,7 @@ impl CudaBuffer {
     #[cfg(feature = "dlpack")]
     pub(crate) fn lend_unordered(&self) -> Result<u64> {
         let address = self.buffer()?.address();
-        self.users.lock().unwrap_or_else(PoisonError::into_inner).push(User::Raw(LEGACY, None, None));
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).push(User::Raw(driver::LEGACY, None, None));
         Ok(address)
     }
 

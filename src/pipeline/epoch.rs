@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::os::forks::OfProcess;
 use crate::source::stream::Place;
 use crate::tensor::Tensor;
-use crate::trace::{Activity, Span};
+use crate::trace::{Activity, Span, ThreadTimes};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -196,6 +196,13 @@ impl<I> Epoch<I> {
         }
         stats.bad = context.bad.count();
         stats
+    }
+
+    /// What each worker thread has spent its time on so far. Without threads ([`PipelineBuilder::threads`](
+    /// crate::PipelineBuilder::threads)) it is the consumer's.
+    #[must_use]
+    pub fn thread_times(&self) -> Vec<ThreadTimes> {
+        self.context().counters.thread_times()
     }
 
     /// The samples so far that [`OnError::Skip`] or [`OnError::Substitute`] handled: the first 1,000, in the order of

@@ -9,7 +9,7 @@ use super::worker::{Destination, ThreadMemory, Worker};
 use crate::backend::AnyBackend;
 use crate::error::{Error, Result};
 use crate::rng::Pick;
-use crate::trace::Span;
+use crate::trace::{self, Span};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -102,6 +102,8 @@ pub(super) struct EpochShare {
     running: Arc<Running>,
     /// The back end's decoders and memory for this thread, made when first needed.
     own: ThreadMemory,
+    /// The thread's number in the epoch's times.
+    number: usize,
     /// Whether the queue was full at the last turn.
     full: bool,
     done: bool,
@@ -115,7 +117,9 @@ impl EpochShare {
         self.full = matches!(next, Next::Full);
         match next {
             Next::Task(task, _busy) => {
+                trace::take_times();
                 running.run(task, &mut Worker::new(&running.context, &running.backend, &mut self.own));
+                running.context.counters.add_times(self.number, trace::take_times());
                 Turn::Worked
             }
             Next::Full => Turn::Full,
@@ -162,7 +166,8 @@ impl Running {
 
     /// The share of one more thread.
     pub(super) fn share(self: Arc<Self>) -> EpochShare {
-        EpochShare { running: self, own: ThreadMemory::default(), full: false, done: false }
+        let number = self.context.counters.add_thread();
+        EpochShare { running: self, own: ThreadMemory::default(), number, full: false, done: false }
     }
 
     /// Waits for the next batch; `None` at the end of the epoch.

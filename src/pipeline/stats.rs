@@ -2,6 +2,7 @@
 
 use crate::backend::{Decoded, WorkStats, counts};
 use crate::fields::DroppedObjects;
+use crate::trace::ThreadTimes;
 use serde::Serialize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -86,12 +87,15 @@ impl Stats {
 
 /// What the worker threads have counted.
 #[derive(Debug, Default)]
-pub(super) struct Counters(Mutex<Stats>);
+pub(super) struct Counters {
+    stats: Mutex<Stats>,
+    threads: Mutex<Vec<ThreadTimes>>,
+}
 
 impl Counters {
     /// Adds to the counts.
     pub(super) fn add(&self, add: impl FnOnce(&mut Stats)) {
-        add(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        add(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Adds the work on an image.
@@ -111,8 +115,25 @@ impl Counters {
         });
     }
 
+    /// Begins a thread's times. Returns its number.
+    pub(super) fn add_thread(&self) -> usize {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.push(ThreadTimes::default());
+        threads.len() - 1
+    }
+
+    /// Adds to the times of a thread.
+    pub(super) fn add_times(&self, thread: usize, times: ThreadTimes) {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)[thread] += times;
+    }
+
+    /// The times of each thread.
+    pub(super) fn thread_times(&self) -> Vec<ThreadTimes> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The statistics that the workers count.
     pub(super) fn snapshot(&self) -> Stats {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

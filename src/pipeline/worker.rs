@@ -171,7 +171,9 @@ impl<'a> Worker<'a> {
         drop(reading);
         let (read_bytes, read) = (image.bytes().len() as u64, start.elapsed());
         let start = Instant::now();
+        let probing = Span::enter(Activity::Header);
         let header = recipes.header(image.input());
+        drop(probing);
         counters.add(|stats| {
             stats.read_bytes += read_bytes;
             stats.read += read;
@@ -236,7 +238,7 @@ impl<'a> Worker<'a> {
     ) -> Result<Prepared> {
         let (context, backend, recipes) = (self.context, self.backend, &self.context.setup.recipes);
         let Loaded { image, header, stored, cached_ops } = loaded;
-        let start = Instant::now();
+        let (start, draws) = (Instant::now(), Span::enter(Activity::Draw));
         // Those of a sample that could not be used.
         self.own.follower.take_dropped();
         let annotation = recipes.fit(annotation, stored, &mut self.own.follower)?;
@@ -263,6 +265,7 @@ impl<'a> Worker<'a> {
         }
         let plans = recipes.planner.plan(&drawn.recipes, cached_ops.unwrap_or(0), header.size)?;
         context.setup.options.check_sizes(&plans)?;
+        drop(draws);
         context.counters.add(|stats| stats.augment += drawing + start.elapsed());
         let own = self.own()?;
         let index = context.is_finite().then_some(pick.index);

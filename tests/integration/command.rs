@@ -102,6 +102,11 @@ fn run_reports_what_it_did() {
         assert!(report["stages"][stage].as_f64().unwrap() >= 0.0, "{stage}");
     }
     assert!(report["stages"]["decode"].as_f64().unwrap() > 0.0);
+    let threads = report["thread_seconds"].as_array().unwrap();
+    assert_eq!(threads.len(), 2);
+    let sum = |activity: &str| threads.iter().filter_map(|thread| thread[activity].as_f64()).sum::<f64>();
+    assert!(["read", "header", "draw", "decode", "augment", "batch"].into_iter().all(|activity| sum(activity) > 0.0));
+    assert!((sum("read") / report["stages"]["read"].as_f64().unwrap() - 1.0).abs() < 0.2, "{report}");
     let rate = report["images"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
     assert!((report["images_per_s"].as_f64().unwrap() / rate - 1.0).abs() < 1e-6);
     // Without --digest there is none, and without --json the same in words.

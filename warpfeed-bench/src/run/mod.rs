@@ -4,12 +4,14 @@ mod report;
 
 use super::digest::Digest;
 use super::run_state::{Earlier, Saved, StateFile};
-pub use report::{DecoderCounts, EpochSpeed, RunReport, StageSeconds, TargetCounts};
+pub use report::{DecoderCounts, EpochSpeed, RunReport, StageSeconds, TargetCounts, ThreadSeconds};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use warpfeed::{BadSample, Batch, BatchImages, Epoch, EpochState, Error, Pipeline, Result, RunLog, Stats, Tensor};
+use warpfeed::{
+    BadSample, Batch, BatchImages, Epoch, EpochState, Error, Pipeline, Result, RunLog, Stats, Tensor, ThreadTimes,
+};
 
 /// Progress of a run after a batch.
 #[derive(Debug)]
@@ -200,6 +202,8 @@ pub(super) struct Taken<I: BatchImages> {
     pub(super) first: Option<Duration>,
     targets: Option<TargetCounts>,
     each_epoch: Vec<EpochSpeed>,
+    /// The times of each thread, in the order in which the threads began.
+    threads: Vec<ThreadTimes>,
     /// The batch before the current one, kept until the device is done with it.
     pub(super) last: Option<Batch<I>>,
 }
@@ -213,6 +217,7 @@ impl<I: BatchImages> Taken<I> {
             first: None,
             targets: None,
             each_epoch: Vec::new(),
+            threads: Vec::new(),
             last: None,
         }
     }
@@ -247,6 +252,9 @@ impl<I: BatchImages> Taken<I> {
     pub(super) fn end(&mut self, epoch: &Epoch<I>, begin: Instant) {
         self.each_epoch.push(EpochSpeed::new(&epoch.stats(), begin.elapsed()));
         self.stats += epoch.stats();
+        let times = epoch.thread_times();
+        self.threads.resize(self.threads.len().max(times.len()), ThreadTimes::default());
+        self.threads.iter_mut().zip(times).for_each(|(sum, times)| *sum += times);
         self.bad.append(&mut epoch.bad());
     }
 
@@ -281,6 +289,7 @@ impl<I: BatchImages> Taken<I> {
             entry_points_folder: pipeline.entry_points_folder().map(Path::to_owned),
             targets: self.targets,
             stages: stats.into(),
+            thread_seconds: self.threads.into_iter().map(ThreadSeconds).collect(),
             each_epoch: self.each_epoch,
             bad_count: stats.bad,
             bad: self.bad,

@@ -1,12 +1,12 @@
 //! The results of a run.
 
 use crate::run_state::{Earlier, OtherRanks};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::path::PathBuf;
 use std::time::Duration;
 use warpfeed::fields::DroppedObjects;
 use warpfeed::source::SourceSummary;
-use warpfeed::{BadSample, CacheUsage, CpuFallbacks, Stats, Strategy, Targets};
+use warpfeed::{BadSample, CacheUsage, CpuFallbacks, Stats, Strategy, Targets, ThreadTimes};
 
 /// Seconds spent in each stage, summed over all threads.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -36,6 +36,17 @@ impl From<Stats> for StageSeconds {
             consumer_wait: stats.consumer_wait.as_secs_f64(),
             worker_wait: stats.worker_wait.as_secs_f64(),
         }
+    }
+}
+
+/// What a worker thread spent its time on: see [`ThreadTimes`]. As JSON the seconds of each activity that took any.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadSeconds(pub ThreadTimes);
+
+impl Serialize for ThreadSeconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let by_name = self.0.by_name().into_iter().filter(|(_, time)| !time.is_zero());
+        serializer.collect_map(by_name.map(|(name, time)| (name, time.as_secs_f64())))
     }
 }
 
@@ -166,6 +177,9 @@ pub struct RunReport {
     pub targets: Option<TargetCounts>,
     /// Time in each stage.
     pub stages: StageSeconds,
+    /// Seconds of each worker thread by activity, without the activities inside it. Threads of several epochs are added
+    /// up in the order in which they began.
+    pub thread_seconds: Vec<ThreadSeconds>,
     /// Speed of each epoch. Later epochs may be faster, because earlier ones have filled caches.
     pub each_epoch: Vec<EpochSpeed>,
     /// Number of samples that could not be used.

@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::ops::descriptors::DevicePointer;
 use crate::plan::decoded_by;
 use crate::raster::Rect;
+use crate::trace::{Activity, Span};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -148,6 +149,7 @@ impl DeviceDecoder {
             }
             Encoded::Held(held) => {
                 let bytes = held.bytes();
+                let _parse = Span::enter(Activity::Parse);
                 let tolerant = self.options.accept_truncated;
                 match if tolerant { Err(Reason::Tolerant) } else { Baseline::new(bytes, header) } {
                     Ok(image) => {
@@ -163,8 +165,10 @@ impl DeviceDecoder {
             }
         };
         let store = self.options.entry_points.as_deref();
+        let looking_up = Span::enter(Activity::Lookup);
         let (window, points) =
             DevicePoints::find(store, (image, encoding, header), part, &mut worker.points, &mut worker.row_starts);
+        drop(looking_up);
         let lowered = Lowered::new(image, part, &window, (&points, &worker.points));
         let staged = match encoding {
             DeviceBytes::Window(bytes) => &bytes[lowered.data.clone()],
@@ -179,6 +183,7 @@ impl DeviceDecoder {
         let mut taken = None;
         let placed = batch.arena.scratch_sparing(lowered.len_bytes, left_bytes).and_then(|memory| {
             taken = Some((memory, lowered.len_bytes));
+            let _stage = Span::enter(Activity::Stage);
             let in_scan = (lowered.data.start - image.scan_offset_bytes) as u64;
             let (scan, data) = match encoding {
                 DeviceBytes::Window(_) => (None, batch.arena.copy_of(staged)?),
