@@ -124,6 +124,7 @@ pub struct ShardedOrder {
     len: u64,
     seed: u64,
     shuffle: bool,
+    shares: u32,
     partition: Partition,
     equal_batches: Option<EqualBatches>,
 }
@@ -142,19 +143,40 @@ impl ShardedOrder {
     /// `len` samples in their own order.
     #[must_use]
     pub const fn sequential(len: u64) -> Self {
-        Self { len, seed: 0, shuffle: false, partition: Partition::WHOLE, equal_batches: None }
+        Self { len, seed: 0, shuffle: false, shares: 1, partition: Partition::WHOLE, equal_batches: None }
     }
 
     /// `len` samples, shuffled anew each epoch.
     #[must_use]
     pub const fn shuffled(len: u64, seed: u64) -> Self {
-        Self { len, seed, shuffle: true, partition: Partition::WHOLE, equal_batches: None }
+        Self { len, seed, shuffle: true, shares: 1, partition: Partition::WHOLE, equal_batches: None }
     }
 
     /// The same order, restricted to the positions of this partition.
     #[must_use]
     pub const fn partition(self, partition: Partition) -> Self {
         Self { partition, ..self }
+    }
+
+    /// A shuffled order in which the samples are dealt to this number of shares once, at random, and each share is
+    /// shuffled anew each epoch: positions `s`, `s + shares`, `s + 2 * shares`, ... are those of share `s`. With as many
+    /// shares as partitions each partition has the same samples in every epoch, so that what it keeps of them is there
+    /// again. The order stays one of all samples, for any number of partitions. 0 counts as 1.
+    ///
+    /// ```
+    /// # use warpfeed::{Partition, ShardedOrder};
+    /// let order = ShardedOrder::shuffled(9, 7).shares(2).partition(Partition::new(1, 2)?);
+    /// let sorted = |epoch| {
+    ///     let mut samples: Vec<u64> = order.epoch(epoch).iter().collect();
+    ///     samples.sort_unstable();
+    ///     samples
+    /// };
+    /// assert_eq!(sorted(0), sorted(1));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn shares(self, shares: u32) -> Self {
+        Self { shares: if shares == 0 { 1 } else { shares }, ..self }
     }
 
     /// The same order, with partitions of equal length.
@@ -216,6 +238,11 @@ impl ShardedOrder {
         self.partition
     }
 
+    /// Number of shares; `None` if the order is not shuffled, or has one.
+    pub(crate) fn several_shares(&self) -> Option<u32> {
+        (self.shuffle && self.shares > 1).then_some(self.shares)
+    }
+
     pub(crate) const fn is_equal(&self) -> bool {
         self.equal_batches.is_some()
     }
@@ -243,15 +270,14 @@ impl ShardedOrder {
     /// [`Error::OutOfMemory`] if a shuffled order does not fit into memory.
     pub(crate) fn order_of(&self, epoch: u64, rest: Remaining) -> Result<Order> {
         let (len, padding) = (self.len_of(rest.len()), self.padding_from(&rest));
-        let mut draw = SampleRng::new(self.seed, epoch, Domain::Order, 0);
         let (indices, padding) = match u32::try_from(self.len) {
             _ if !self.shuffle => (Indices::InOrder(self.partition, rest), padding),
             Ok(all) => {
-                let (share, padding) = self.shuffled_share(listed(0..all)?, &rest, padding, &mut draw);
+                let (share, padding) = self.shuffled_share(listed(0..all)?, epoch, &rest, padding)?;
                 (Indices::Narrow(share), padding.map(u64::from))
             }
             Err(_) => {
-                let (share, padding) = self.shuffled_share(listed(0..self.len)?, &rest, padding, &mut draw);
+                let (share, padding) = self.shuffled_share(listed(0..self.len)?, epoch, &rest, padding)?;
                 (Indices::Wide(share), padding)
             }
         };
@@ -261,11 +287,11 @@ impl ShardedOrder {
     fn shuffled_share<T: Copy>(
         &self,
         mut all: Vec<T>,
+        epoch: u64,
         rest: &Remaining,
         padding: Option<u64>,
-        draw: &mut SampleRng,
-    ) -> (Vec<T>, Option<T>) {
-        draw.shuffle(&mut all);
+    ) -> Result<(Vec<T>, Option<T>)> {
+        self.shuffle(&mut all, epoch)?;
         let padding = padding.map(|position| all[position as usize]);
         let len = self.len_of(rest.len());
         if len < self.len {
@@ -276,7 +302,26 @@ impl ShardedOrder {
             all.truncate(len as usize);
             all.shrink_to_fit();
         }
-        (all, padding)
+        Ok((all, padding))
+    }
+
+    /// Shuffles all samples, or deals them to the shares and shuffles each.
+    fn shuffle<T: Copy>(&self, all: &mut [T], epoch: u64) -> Result<()> {
+        let draw = |epoch, index| SampleRng::new(self.seed, epoch, Domain::Order, index);
+        if self.shares == 1 {
+            draw(epoch, 0).shuffle(all);
+            return Ok(());
+        }
+        draw(0, 1).shuffle(all);
+        let mut share = Vec::new();
+        memory::reserve(&mut share, all.len().div_ceil(self.shares as usize), "a shuffled order", FEWER_SAMPLES)?;
+        for first in 0..(self.shares as usize).min(all.len()) {
+            share.clear();
+            share.extend(all[first..].iter().step_by(self.shares as usize));
+            draw(epoch, 2 + first as u64).shuffle(&mut share);
+            all[first..].iter_mut().step_by(self.shares as usize).zip(&share).for_each(|(to, from)| *to = *from);
+        }
+        Ok(())
     }
 
     /// The position of the whole order that this partition's padding repeats, as if the order began again at its end.
@@ -296,6 +341,9 @@ impl ShardedOrder {
     }
 }
 
+/// The remedy for an order that does not fit into memory.
+const FEWER_SAMPLES: &str = "use fewer samples, or do not shuffle";
+
 /// The numbers of a range, whose length a caller's source says.
 fn listed<T>(range: Range<T>) -> Result<Vec<T>>
 where
@@ -303,7 +351,7 @@ where
 {
     let mut all = Vec::new();
     let len = range.size_hint().1.unwrap_or(usize::MAX);
-    memory::reserve(&mut all, len, "a shuffled order", "use fewer samples, or do not shuffle")?;
+    memory::reserve(&mut all, len, "a shuffled order", FEWER_SAMPLES)?;
     all.extend(range);
     Ok(all)
 }
@@ -369,6 +417,39 @@ mod tests {
 
     fn order(sampler: ShardedOrder, epoch: u64) -> Vec<u64> {
         sampler.epoch(epoch).iter().collect()
+    }
+
+    #[test]
+    fn shares_keep_their_samples_and_every_epoch_has_all() {
+        for (len, shares) in [(1, 2), (2, 3), (23, 1), (23, 2), (40, 4), (40, 7), (41, 4)] {
+            let order = ShardedOrder::shuffled(len, 9).shares(shares);
+            let whole = |epoch| order.epoch(epoch).iter().collect::<Vec<_>>();
+            let of_share = |epoch, share: usize| {
+                let mut samples: Vec<_> = whole(epoch).into_iter().skip(share).step_by(shares as usize).collect();
+                samples.sort_unstable();
+                samples
+            };
+            for epoch in 0..4 {
+                let mut all = whole(epoch);
+                all.sort_unstable();
+                assert_eq!(all, (0..len).collect::<Vec<_>>());
+                for share in 0..shares as usize {
+                    assert_eq!(of_share(epoch, share), of_share(0, share), "{len} samples, {shares} shares");
+                    let partition = Partition::new(share as u32, shares).unwrap();
+                    let own: Vec<_> = order.partition(partition).epoch(epoch).iter().collect();
+                    assert_eq!(own, whole(epoch).into_iter().skip(share).step_by(shares as usize).collect::<Vec<_>>());
+                }
+            }
+            if len > 20 {
+                assert_ne!(whole(0), whole(1));
+                assert_ne!(
+                    whole(0),
+                    ShardedOrder::shuffled(len, 9).shares(shares + 1).epoch(0).iter().collect::<Vec<_>>()
+                );
+            }
+        }
+        let order = ShardedOrder::shuffled(50, 3);
+        assert_eq!(order.shares(1).epoch(2), order.epoch(2));
     }
 
     #[test]

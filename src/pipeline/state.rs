@@ -65,6 +65,9 @@ pub struct EpochState {
     /// Rank and world size.
     partition: (u32, u32),
     pub(super) equal_batches: bool,
+    /// Number of shares; `None` for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shares: Option<u32>,
     samples: u64,
     /// Description of the sampler; `None` if the epoch has each sample once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,6 +154,7 @@ impl EpochState {
             shuffled: setup.shuffle,
             partition: (partition.rank(), partition.world_size()),
             equal_batches: sampler.is_equal(),
+            shares: sampler.several_shares(),
             // `u64::MAX` stands for a stream's unknown number of samples, as in all earlier states.
             samples: setup.input.samples().unwrap_or(u64::MAX),
             sampler: setup.chosen.as_ref().map(|chosen| chosen.name.clone()),
@@ -309,7 +313,7 @@ impl EpochState {
     }
 
     /// The values that must agree, as text.
-    fn words(&self) -> [String; 8] {
+    fn words(&self) -> [String; 9] {
         let (rank, world_size) = self.partition;
         [
             format!("{} samples", self.samples),
@@ -319,6 +323,7 @@ impl EpochState {
             format!("partition {rank}/{world_size}"),
             self.mix.as_ref().map_or("no mixing".to_owned(), |mix| format!("mixing {mix}")),
             self.sampler.as_ref().map_or("no sampler".to_owned(), |sampler| format!("sampler {sampler}")),
+            format!("{} shares", self.shares.unwrap_or(1)),
             if self.equal_batches { "even partitions" } else { "partitions as they are" }.to_owned(),
         ]
     }

@@ -826,6 +826,22 @@ fn images_that_stay_on_the_device_equal_the_cpu() {
         epoch(7);
         assert!(epoch(8).decoded.device_cached > 0);
     }
+    // A rank that keeps its share of the images finds all of them again.
+    let jpegs = EncodedImages::new((0..40).map(|i| (jpeg(90, 70, i), i as u32)));
+    let rank = || {
+        let builder =
+            Pipeline::builder(jpegs.clone()).shuffle(5).shares(2).partition(warpfeed::Partition::new(1, 2).unwrap());
+        builder.transform(random_resized_crop(32)).batch_size(6)
+    };
+    let cpu = rank().device(Device::Cpu).build().unwrap();
+    let gpu = rank().device(GPU).jpeg_decoder(JpegDecoder::Device).device_cache(1 << 30).build().unwrap();
+    for number in 0..4 {
+        let mut epoch = gpu.epoch(number);
+        let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
+        assert!(got == delivered(&cpu, number), "rank 1 of 2, epoch {number}");
+        let kept = if number == 0 { 0 } else { 20 };
+        assert_eq!(epoch.stats().decoded.device_cached, kept, "epoch {number}");
+    }
 }
 
 #[test]
@@ -1027,7 +1043,8 @@ fn batches_of_the_cpu_are_pinned_if_asked_for_as_long_as_they_are_the_pipelines(
     drop(pinned);
     // A drop does not wait for the device. The next pipeline does, and frees what it finds.
     let next = builder().pin_batches(0).build().unwrap();
-    let own: Vec<_> = next.epoch(0).map(|batch| batch.unwrap().images().as_bytes().unwrap().as_ptr()).collect();
+    let batches = (0..3).flat_map(|epoch| next.epoch(epoch));
+    let own: Vec<_> = batches.map(|batch| batch.unwrap().images().as_bytes().unwrap().as_ptr()).collect();
     assert!(!places.into_iter().any(|place| is_registered(place) && !own.contains(&place)), "pinned for good");
     assert!(builder().pin_batches(99).build().err().unwrap().is_device());
 }

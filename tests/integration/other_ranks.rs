@@ -115,6 +115,7 @@ fn folders_shards_and_mixes_have_every_sample_once() {
             same(&mut random, builder, worlds, 1, 5);
         }
         same(&mut random, &|| builder().equal_batches(true), WORLDS[0], 1, 5);
+        same(&mut random, &|| builder().shares(4), WORLDS[0], 1, 5);
     }
 }
 

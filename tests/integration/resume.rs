@@ -134,6 +134,7 @@ fn what_does_not_fit_is_refused_with_what_differs() {
         (small(source(23)).shuffle(8), &["seed 8", "seed 7"]),
         (small(source(23)).partition(Partition::new(0, 2).unwrap()), &["partition 0/2", "partition 0/1"]),
         (small(source(23)).equal_batches(true), &["even partitions", "partitions as they are"]),
+        (small(source(23)).shares(4), &["4 shares", "1 shares"]),
         (small(source(23)).limit(4), &["up to 4", "got 5"]),
     ] {
         let message = refused(builder, &state);

@@ -109,6 +109,7 @@ pub struct PipelineBuilder {
     seed: u64,
     partition: Partition,
     equal_batches: bool,
+    shares: u32,
     lanes: Option<u32>,
     limit: u64,
     targets: Option<TargetSpec>,
@@ -150,6 +151,7 @@ impl PipelineBuilder {
             seed: 0,
             partition: Partition::WHOLE,
             equal_batches: false,
+            shares: 1,
             lanes: None,
             limit: u64::MAX,
             targets: None,
@@ -195,6 +197,17 @@ impl PipelineBuilder {
     #[must_use]
     pub fn partition(mut self, partition: Partition) -> Self {
         self.partition = partition;
+        self
+    }
+
+    /// Deals the samples to this number of shares once, and shuffles each share anew each epoch
+    /// ([`ShardedOrder::shares`](crate::ShardedOrder::shares)). With as many shares as ranks each rank has the same
+    /// samples in every epoch, and so what its [`device_cache`](Self::device_cache), its [`cache`](Self::cache) and the
+    /// page cache of its machine keep. A batch of all ranks then mixes samples less than with one share, the default.
+    /// [`build`](Self::build) refuses several shares of a stream or of a sampler's choice, and without shuffling.
+    #[must_use]
+    pub fn shares(mut self, shares: u32) -> Self {
+        self.shares = shares;
         self
     }
 

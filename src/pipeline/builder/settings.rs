@@ -95,6 +95,8 @@ impl Setting {
         equal_batches: bool, "", "false", Order,
             "Give every rank the same number of batches: a rank with one image fewer repeats one, as padding.\n\n\
              Where last batches are dropped, the other ranks drop an image instead.";
+        shares: u32, "N", "1", Order,
+            "Deal the images to N shares once and shuffle each: with as many shares as ranks, each rank keeps its images.";
         lanes: u32, "L", "the number of ranks", Batches,
             "Read a stream in L lanes, so that up to L ranks can go on with an epoch.";
         limit: NonZeroU64, "K", "", Order, "End each epoch after K images.", |builder, limit| builder.limit(limit.get());
@@ -203,8 +205,9 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_builder() {
         let shown = |builder: &PipelineBuilder| {
-            let PipelineBuilder { shuffle, seed, partition, equal_batches, policy, opening, planner, .. } = builder;
-            let order = (shuffle, seed, partition, equal_batches);
+            let PipelineBuilder { shuffle, seed, partition, shares, equal_batches, policy, opening, planner, .. } =
+                builder;
+            let order = (shuffle, seed, partition, shares, equal_batches);
             format!("{:?}", (order, policy, opening, planner, builder.elements, builder.device, &builder.options))
         };
         let usual = Pipeline::builder(EncodedImages::new([(Vec::new(), 0)]));

@@ -296,7 +296,19 @@ impl PipelineBuilder {
         }
         // A sampler shuffles its choice itself.
         let shuffled = self.shuffle && !is_stream && positions.is_none();
-        let sampler = if shuffled { ShardedOrder::shuffled(len, self.seed) } else { ShardedOrder::sequential(len) };
+        if self.shares > 1 && !shuffled {
+            let got = match (is_stream, positions) {
+                (true, _) => "a stream",
+                (_, Some(_)) => "a sampler, which chooses anew each epoch",
+                _ => "an order that is not shuffled",
+            };
+            return Err(Error::parameter("pipeline", "shares", "1, or a shuffled order of all samples", got));
+        }
+        let sampler = if shuffled {
+            ShardedOrder::shuffled(len, self.seed).shares(self.shares)
+        } else {
+            ShardedOrder::sequential(len)
+        };
         let sampler = sampler.partition(partition);
         match (self.equal_batches, on_error, self.policy.last) {
             (false, ..) => Ok(sampler),

@@ -254,6 +254,7 @@ class Loader(Generic[T]):
         cache: int | tuple[str | os.PathLike[str], int] | None = None,
         entry_points: EntryPoints | tuple[EntryPoints, ...] | None = None,
         limit: int | None = None,
+        shares: int | None = None,
         lanes: int | None = None,
         accept_truncated: bool = False,
         max_pixels: int | None = None,
@@ -268,7 +269,8 @@ class Loader(Generic[T]):
             raise ParameterError("give transform or preset, not both")
         if preset is not None:
             one_of("preset", preset, _warpfeed.presets())
-        at_least(1, batch_size=batch_size, prefetch_factor=prefetch_factor, limit=limit, lanes=lanes, repeats=repeats)
+        at_least(1, batch_size=batch_size, prefetch_factor=prefetch_factor, limit=limit, shares=shares, lanes=lanes)
+        at_least(1, repeats=repeats)
         at_least(0, num_workers=num_workers, seed=seed, max_bad=max_bad)
         at_least(0, device_memory=device_memory, device_cache=device_cache)
         at_least(1, pad_to=pad_to, max_pixels=max_pixels)
@@ -341,6 +343,7 @@ class Loader(Generic[T]):
             "partition": None if self._partition is None else "{}/{}".format(*self._partition),
             "equal_batches": even,
             "limit": limit,
+            "shares": shares,
             "lanes": lanes,
             "device": device if isinstance(device, str) else "cpu",
             "jpeg_decoder": jpeg_decoder,

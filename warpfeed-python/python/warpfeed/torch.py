@@ -92,6 +92,7 @@ class Options(TypedDict, total=False):
     cache: int | tuple[str | os.PathLike[str], int] | None
     entry_points: EntryPoints | tuple[EntryPoints, ...] | None
     limit: int | None
+    shares: int | None
     lanes: int | None
     accept_truncated: bool
     max_pixels: int | None
@@ -239,6 +240,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         cache: int | tuple[str | os.PathLike[str], int] | None = None,
         entry_points: EntryPoints | tuple[EntryPoints, ...] | None = None,
         limit: int | None = None,
+        shares: int | None = None,
         lanes: int | None = None,
         accept_truncated: bool = False,
         max_pixels: int | None = None,
@@ -323,6 +325,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             cache=cache,
             entry_points=entry_points,
             limit=limit,
+            shares=shares,
             lanes=lanes,
             accept_truncated=accept_truncated,
             max_pixels=max_pixels,
