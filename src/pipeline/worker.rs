@@ -180,6 +180,12 @@ impl<'a> Worker<'a> {
             stats.decode += start.elapsed();
         });
         let header = header?;
+        if header.has_more_bits() || header.has_alpha() {
+            counters.add(|stats| {
+                stats.sixteen_bits += u64::from(header.has_more_bits());
+                stats.alpha += u64::from(header.has_alpha());
+            });
+        }
         let kept = cache.map(|cache| {
             cache.image(counters, index, image.input(), &header, |ops, out| {
                 let plan = recipes.planner.plan_one(ops, header.size)?;

@@ -175,6 +175,35 @@ fn a_run_says_what_its_source_has() {
 }
 
 #[test]
+fn images_that_lose_bits_or_alpha_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    for (i, (color, depth)) in [
+        (png::ColorType::Rgb, png::BitDepth::Eight),
+        (png::ColorType::Grayscale, png::BitDepth::Sixteen),
+        (png::ColorType::Rgba, png::BitDepth::Eight),
+        (png::ColorType::GrayscaleAlpha, png::BitDepth::Sixteen),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let class = folder.path().join("class");
+        fs::create_dir_all(&class).unwrap();
+        let mut encoder = png::Encoder::new(fs::File::create(class.join(format!("{i}.png"))).unwrap(), 40, 40);
+        encoder.set_color(color);
+        encoder.set_depth(depth);
+        let sample_bytes = color.samples() * if depth == png::BitDepth::Sixteen { 2 } else { 1 };
+        encoder.write_header().unwrap().write_image_data(&vec![77; 1600 * sample_bytes]).unwrap();
+    }
+    let words = stdout(&["run", path(folder.path())]);
+    let line =
+        "cut to RGB    2 images had more than 8 bits a sample, of which the high 8 are kept; 2 images had an alpha";
+    assert!(words.contains(line), "{words}");
+    let report: Value = serde_json::from_str(&stdout(&["run", path(folder.path()), "--json"])).unwrap();
+    assert_eq!((&report["sixteen_bits"], &report["alpha"]), (&json!(2), &json!(2)));
+    assert!(run(&[])["sixteen_bits"] == 0 && !stdout(&["run", images()]).contains("cut to RGB"));
+}
+
+#[test]
 fn images_smaller_than_a_crop_are_counted_or_bad() {
     let large = r#"[{"transform": "random_crop", "size": [500, 500]}]"#;
     let (_folder, file) = transforms(large);

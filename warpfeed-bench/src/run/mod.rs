@@ -282,6 +282,8 @@ impl<I: BatchImages> Taken<I> {
             decoded: stats.into(),
             source: pipeline.source_summary(),
             smaller_than_crop: stats.smaller_than_crop,
+            sixteen_bits: stats.sixteen_bits,
+            alpha: stats.alpha,
             objects: pipeline.has_fields().then_some(stats.objects),
             dropped_objects: pipeline.has_fields().then_some(stats.dropped_objects),
             cached: stats.cached,

@@ -158,6 +158,10 @@ pub struct RunReport {
     pub source: SourceSummary,
     /// Images that were smaller than a crop, so that its fill shows around them.
     pub smaller_than_crop: u64,
+    /// Images read with more than 8 bits a sample, of which the high 8 were kept.
+    pub sixteen_bits: u64,
+    /// Images read with an alpha channel, which was dropped.
+    pub alpha: u64,
     /// Objects delivered with the images, padding excluded; `None` without fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,

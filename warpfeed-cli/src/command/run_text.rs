@@ -24,7 +24,7 @@ pub fn text(report: &RunReport) -> String {
 }
 
 /// What was delivered, and what it was continued from.
-fn source(report: &RunReport) -> [Line; 6] {
+fn source(report: &RunReport) -> [Line; 7] {
     let padded =
         format!("{} of {} images were smaller than a crop, so its fill shows", report.smaller_than_crop, report.images);
     let epochs =
@@ -35,6 +35,7 @@ fn source(report: &RunReport) -> [Line; 6] {
     };
     [
         ("source", Some(escape(&report.source))),
+        ("cut to RGB", cut(report)),
         ("padded", (report.smaller_than_crop > 0).then_some(padded)),
         ("objects", report.objects.zip(report.dropped_objects).map(objects_text)),
         ("epochs", epochs),
@@ -49,6 +50,15 @@ fn source(report: &RunReport) -> [Line; 6] {
             report.earlier.map(|earlier| format!("after {} images in {} batches", earlier.images, earlier.batches)),
         ),
     ]
+}
+
+/// What decoding to RGB of 8 bits has dropped.
+fn cut(report: &RunReport) -> Option<String> {
+    let bits = format!("{} images had more than 8 bits a sample, of which the high 8 are kept", report.sixteen_bits);
+    let alpha = format!("{} images had an alpha channel, which is dropped", report.alpha);
+    let cut = [(report.sixteen_bits, bits), (report.alpha, alpha)];
+    let cut: Vec<_> = cut.into_iter().filter(|(images, _)| *images > 0).map(|(_, text)| text).collect();
+    (!cut.is_empty()).then(|| cut.join("; "))
 }
 
 /// Where the time went.

@@ -182,6 +182,18 @@ pub struct Header {
 }
 
 impl Header {
+    /// Whether decoding keeps only the high 8 bits of each sample.
+    #[must_use]
+    pub fn has_more_bits(&self) -> bool {
+        self.precision_bits > 8
+    }
+
+    /// Whether the image has an alpha channel, which decoding drops.
+    #[must_use]
+    pub fn has_alpha(&self) -> bool {
+        self.format != Format::Jpeg && matches!(self.components, 2 | 4)
+    }
+
     /// Makes this the header of a draft: a JPEG is then decoded at 1/2, 1/4 or 1/8 of its size, the smallest of these
     /// whose sides are not below `size`, and [`size`](Self::size) is that of the result. Nothing changes for images of
     /// less than twice `size`, for lossless JPEGs, and for other formats.
