@@ -34,6 +34,9 @@ typedef struct {
 typedef int32_t (*wf_decode_row)(void *context, uint32_t row, uint32_t first_column, uint32_t columns,
                                  JSAMPIMAGE planes);
 
+/* Converts a row of luma and chroma to pixels of four bytes. */
+typedef void (*wf_convert)(const uint8_t *luma, const uint8_t *blue, const uint8_t *red, uint8_t *out, uint32_t width);
+
 /* Samples a side that libjpeg makes of a block: 8, or fewer at a smaller scale. */
 #if JPEG_LIB_VERSION >= 70
 #define BLOCK_SAMPLES(of) ((of)->DCT_h_scaled_size)
@@ -76,6 +79,7 @@ typedef struct {
   wf_entries learned;                 /* room for all of the image's points, and one more; no points if not wanted */
   wf_decode_row decode_row;           /* decodes from the known entry points; or null */
   void *row_context;
+  wf_convert convert;                 /* replaces libjpeg's conversion of colors; or null */
   uint32_t image_width, image_height; /* as probed; the stream must agree */
   uint32_t scale_denom;               /* 1, 2, 4 or 8: the image is decoded at 1 / scale_denom of its size */
   uint32_t x, y, width, height;       /* the rectangle, inside the image at that size */
@@ -386,6 +390,12 @@ static void choose_idct(j_decompress_ptr cinfo, int portable) {
   }
 }
 
+static void convert_rows(j_decompress_ptr cinfo, JSAMPIMAGE planes, JDIMENSION row, JSAMPARRAY out, int rows) {
+  const wf_decoder *self = cinfo->client_data;
+  for (int i = 0; i < rows; i++, row++)
+    (*self->job->convert)(planes[0][row], planes[1][row], planes[2][row], out[i], cinfo->output_width);
+}
+
 static int decode(wf_decoder *self, const wf_job *job) {
   j_decompress_ptr cinfo = &self->cinfo;
 
@@ -440,6 +450,8 @@ static int decode(wf_decoder *self, const wf_job *job) {
     return WF_UNPREPARED;
 
   choose_idct(cinfo, job->portable);
+  if (job->convert && cinfo->jpeg_color_space == JCS_YCbCr && cinfo->out_color_space == JCS_EXT_RGBA)
+    cinfo->cconvert->color_convert = convert_rows;
 
   window w = choose_window(cinfo, job);
   if (w.width < cinfo->output_width)

@@ -8,6 +8,8 @@ use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{self, Lanes, LanesJob};
 use super::pack_key::PackKey;
+#[cfg(target_arch = "x86_64")]
+use super::ycc;
 use super::{Header, lossless_jpeg, packed_points, probe, restarts};
 use crate::error::{Error, Result};
 use crate::memory;
@@ -30,6 +32,7 @@ struct DecodeJob {
     learned: PointRows,
     decode_row: Option<DecodeRow>,
     row_context: *mut c_void,
+    convert: Option<Convert>,
     image_width: u32,
     image_height: u32,
     scale_denom: u32,
@@ -59,6 +62,9 @@ struct PointRows {
 /// `wf_decode_row` in `jpeg.c`.
 type DecodeRow = unsafe extern "C" fn(*mut c_void, u32, u32, u32, *const *const *mut u8) -> i32;
 
+/// `wf_convert` in `jpeg.c`: a row's luma, blue and red chroma, its pixels of four bytes, and their number.
+pub(super) type Convert = unsafe extern "C" fn(*const u8, *const u8, *const u8, *mut u8, u32);
+
 impl DecodeJob {
     /// A job that decodes no pixel of this image.
     fn of(bytes: &[u8], header: &Header) -> Self {
@@ -69,6 +75,7 @@ impl DecodeJob {
             learned: PointRows::NONE,
             decode_row: None,
             row_context: ptr::null_mut(),
+            convert: None,
             image_width: header.full_size.width,
             image_height: header.full_size.height,
             scale_denom: header.scale_denom,
@@ -568,6 +575,8 @@ impl JpegDecoder {
             learned,
             decode_row,
             row_context,
+            #[cfg(target_arch = "x86_64")]
+            convert: if self.portable { None } else { ycc::convert() },
             x: part.x,
             y: part.y,
             width: part.width,

@@ -57,6 +57,8 @@ mod shared_folder;
 #[cfg(feature = "webp")]
 mod webp;
 mod window;
+#[cfg(target_arch = "x86_64")]
+mod ycc;
 
 pub use entry_point_store::{EntryPointStore, EntryPointUsage};
 pub use jpeg::{DecodeOptions, PriorKnowledge};
