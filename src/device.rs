@@ -87,9 +87,14 @@ pub enum JpegDecoder {
     Cpu,
     /// nvJPEG decodes Huffman codes on the CPU, and does the rest on the device.
     Hybrid,
-    /// nvJPEG decodes on the device's hardware decoder, which data-center cards have since the A100. The hybrid decoder
-    /// takes images that the hardware decoder does not support, and gray ones.
+    /// nvJPEG decodes a share of the images
+    /// ([`PipelineBuilder::hardware_share`](crate::PipelineBuilder::hardware_share)) on the device's hardware decoder,
+    /// which data-center cards have since the A100. The hybrid decoder takes the others, images that the hardware decoder
+    /// does not support, gray ones, and those above two megapixels.
     Hardware,
+    /// As [`Hardware`](Self::Hardware), with the crate's own decoder on the device in place of the hybrid one, so that no
+    /// image costs the CPU more than handing it over.
+    HardwareDevice,
 }
 
 choices! {
@@ -98,5 +103,6 @@ choices! {
     Device = "device", "Our own kernels; the CPU's bytes.";
     Cpu = "cpu", "The CPU.";
     Hybrid = "hybrid", "nvJPEG, with Huffman codes on the CPU.";
-    Hardware = "hardware", "nvJPEG, on the GPU's hardware decoder.";
+    Hardware = "hardware", "nvJPEG, on the GPU's hardware decoder and as hybrid.";
+    HardwareDevice = "hardware-device", "nvJPEG's hardware decoder, and our own kernels.";
 }

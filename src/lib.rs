@@ -227,6 +227,7 @@ pub mod internal {
         pub use crate::os::notice::is_new;
     }
     pub mod measure {
+        pub use crate::backend::cuda::engines::EngineOptions;
         pub use crate::backend::cuda::measure::Spin;
         pub use crate::backend::cuda::measure::decode_only::{Area, Beside, Decoders, beside_a_step, decode_only};
         pub use crate::backend::cuda::measure::decode_whole::{Whole, WholeDecoder};

@@ -86,6 +86,11 @@ functions! {
         nvjpegDecodeBatchedPreAllocate: "11.1",
         nvjpegDecodeBatchedSupported: "11.1",
         nvjpegGetHardwareDecoderInfo: "11.8",
+        nvjpegCreateExV2: "12.0",
+        nvjpegSetDeviceMemoryPadding: "12.0",
+        nvjpegSetPinnedMemoryPadding: "12.0",
+        nvjpegJpegStreamParseHeader: "12.0",
+        nvjpegDecodeParamsSetROI: "12.0",
         nvjpegBufferPinnedResize: "12.3",
         nvjpegBufferDeviceResize: "12.3",
     }

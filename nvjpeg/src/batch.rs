@@ -3,7 +3,9 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use nvjpeg_sys::bindings::{cudaStream_t, nvjpegChromaSubsampling_t, nvjpegImage_t, nvjpegJpegState_t};
+use nvjpeg_sys::bindings::{
+    cudaStream_t, nvjpegChromaSubsampling_t, nvjpegImage_t, nvjpegJpegState_t, nvjpegOutputFormat_t,
+};
 
 use crate::decoder::Image;
 use crate::error::{Error, Result};
@@ -16,6 +18,7 @@ pub struct BatchState {
     raw: nvjpegJpegState_t,
     handle: Handle,
     batch_size: usize,
+    format: nvjpegOutputFormat_t,
     // These vectors are reused for each batch.
     data: Vec<*const u8>,
     lengths_bytes: Vec<usize>,
@@ -45,10 +48,27 @@ impl BatchState {
             raw,
             handle: handle.clone(),
             batch_size: 0,
+            format: OUTPUT_FORMAT,
             data: Vec::new(),
             lengths_bytes: Vec::new(),
             images: Vec::new(),
         })
+    }
+
+    /// A new state for [planes](Image::planes) instead of interleaved RGB: luma and chroma in the size in which the image
+    /// has them.
+    ///
+    /// # Synchronization
+    ///
+    /// Complete on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Status`].
+    pub fn for_planes(handle: &Handle) -> Result<Self> {
+        let mut state = Self::new(handle)?;
+        state.format = nvjpegOutputFormat_t::NVJPEG_OUTPUT_YUV;
+        Ok(state)
     }
 
     /// Prepares for batches of one size. Also call this after a batch that failed. For hardware decoders, use one
@@ -73,7 +93,7 @@ impl BatchState {
         unsafe {
             call!(
                 self.handle.functions(),
-                nvjpegDecodeBatchedInitialize(self.handle.as_raw(), self.raw, size, threads, OUTPUT_FORMAT)
+                nvjpegDecodeBatchedInitialize(self.handle.as_raw(), self.raw, size, threads, self.format)
             )?;
         }
         self.batch_size = batch_size;
@@ -115,7 +135,7 @@ impl BatchState {
                     width,
                     height,
                     subsampling,
-                    OUTPUT_FORMAT,
+                    self.format,
                 )
             )
         }
@@ -126,7 +146,8 @@ impl BatchState {
     /// # Safety
     ///
     /// - `stream` is a live stream of the handle's device, or null.
-    /// - Each destination is device memory of at least its image's rows times its pitch. The pitch is at least a row.
+    /// - Each destination is device memory of at least its image's rows times its pitch, for each plane. The pitch is at
+    ///   least a row.
     ///   The memory stays allocated until the work is done, and no two destinations overlap.
     /// - Nothing else uses the destinations before the work is done. With
     ///   [`Backend::Hardware`](crate::Backend::Hardware) they must already be idle when this is called, as known from

@@ -11,7 +11,7 @@ use crate::handle::{Backend, Handle, call};
 use crate::params::DecodeParams;
 use crate::stream::Jpeg;
 
-/// Device memory for a decoded image, interleaved RGB: its address and row pitch.
+/// Device memory for a decoded image: addresses and row pitches of interleaved RGB or of planes.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Image(pub(crate) nvjpegImage_t);
@@ -30,6 +30,17 @@ impl Image {
         let mut image = nvjpegImage_t { channel: [ptr::null_mut(); N], pitch: [0; N] };
         (image.channel[0], image.pitch[0]) = (address, pitch_bytes);
         Self(image)
+    }
+
+    /// The planes of an image, each with its address and the number of bytes from one row to the next. A sample has one
+    /// byte. Gray images have one plane, and others three.
+    #[must_use]
+    pub fn planes(planes: [(*mut u8, usize); 3]) -> Self {
+        let mut image = Self::interleaved(ptr::null_mut(), 0);
+        for (i, (address, pitch_bytes)) in planes.into_iter().enumerate() {
+            (image.0.channel[i], image.0.pitch[i]) = (address, pitch_bytes);
+        }
+        image
     }
 }
 

@@ -8,6 +8,7 @@ use nvjpeg_sys::bindings::{self, nvjpegBackend_t, nvjpegHandle_t};
 
 use crate::error::{Error, Result, check};
 use crate::library::Library;
+use crate::memory::{Allocators, MemorySource};
 
 /// Calls a function of nvJPEG and converts its status to a `Result`. For use in an unsafe block.
 macro_rules! call {
@@ -86,6 +87,8 @@ struct Inner {
     library: Library,
     /// The first error of destroying an object of this handle.
     drop_error: Mutex<Option<Error>>,
+    /// The caller's source of memory. It is dropped after the handle is destroyed.
+    _memory: Option<Box<Allocators>>,
 }
 
 // SAFETY: nvJPEG's documentation ("Thread Safety") lists the objects that each thread needs its own of, and the handle
@@ -126,8 +129,51 @@ impl Handle {
                 nvjpegCreateEx(backend.raw(), ptr::null_mut(), ptr::null_mut(), flags.0, &raw mut raw)
             )?;
         }
+        Ok(Self::of(raw, library, None))
+    }
+
+    /// A handle as [`new`](Self::new) makes it, whose memory comes from the caller.
+    ///
+    /// # Synchronization
+    ///
+    /// Complete on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingFunction`] before CUDA 12.0, and the errors of [`new`](Self::new).
+    pub fn with_memory(
+        library: &Library,
+        backend: Backend,
+        flags: Flags,
+        memory: Arc<dyn MemorySource>,
+    ) -> Result<Self> {
+        let mut memory = Allocators::new(memory);
+        let (mut raw, (device, pinned)) = (ptr::null_mut(), memory.as_raw());
+        // SAFETY: both allocators stay where they are until the handle is destroyed; `raw` is written to before the
+        // call returns.
+        unsafe {
+            call_optional!(library, nvjpegCreateExV2(backend.raw(), device, pinned, flags.0, &raw mut raw))?;
+        }
+        Ok(Self::of(raw, library, Some(memory)))
+    }
+
+    fn of(raw: nvjpegHandle_t, library: &Library, memory: Option<Box<Allocators>>) -> Self {
         let (library, drop_error) = (library.clone(), Mutex::new(None));
-        Ok(Self { inner: Arc::new(Inner { raw, library, drop_error }) })
+        Self { inner: Arc::new(Inner { raw, library, drop_error, _memory: memory }) }
+    }
+
+    /// Rounds the sizes of this handle's allocations up to multiples of these numbers, so that images which differ
+    /// little need no new memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingFunction`], or [`Error::Status`].
+    pub fn pad_memory(&self, device_bytes: usize, pinned_bytes: usize) -> Result<()> {
+        // SAFETY: the handle is valid.
+        unsafe {
+            call_optional!(self.library(), nvjpegSetDeviceMemoryPadding(device_bytes, self.as_raw()))?;
+            call_optional!(self.library(), nvjpegSetPinnedMemoryPadding(pinned_bytes, self.as_raw()))
+        }
     }
 
     /// The handle's library.

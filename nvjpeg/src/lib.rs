@@ -50,6 +50,7 @@ mod decoder;
 mod error;
 mod handle;
 mod library;
+mod memory;
 mod params;
 mod stream;
 
@@ -59,8 +60,9 @@ pub use decoder::{Decoder, DecoderState, Image};
 pub use error::{Attempt, Error, Result, Status};
 pub use handle::{Backend, Flags, Handle, HardwareDecoders};
 pub use library::{Library, PATH_VARIABLE, Version, probe_nvcuvid};
+pub use memory::{MemoryKind, MemorySource};
 pub use nvjpeg_sys as sys;
 pub use nvjpeg_sys::Functions;
 pub use nvjpeg_sys::bindings::cudaStream_t as CudaStream;
-pub use params::DecodeParams;
+pub use params::{DecodeParams, Region};
 pub use stream::{Jpeg, JpegStream, Size};

@@ -61,6 +61,22 @@ impl JpegStream {
         }
         Ok(Jpeg { stream: self, data: PhantomData })
     }
+
+    /// Parses an image's header alone, for questions about the image. It is fast, but an image that is decoded one by
+    /// one needs [`parse`](Self::parse), and nvJPEG up to 13.2 refuses valid images that EXIF data rotate. After an
+    /// error the parser is good for nothing: make another.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingFunction`](crate::Error::MissingFunction), or those of [`parse`](Self::parse).
+    pub fn parse_header<'a>(&'a mut self, jpeg: &'a [u8]) -> Result<Jpeg<'a>> {
+        let (handle, functions) = (self.handle.as_raw(), self.handle.library());
+        // SAFETY: as in `parse`.
+        unsafe {
+            call_optional!(functions, nvjpegJpegStreamParseHeader(handle, jpeg.as_ptr(), jpeg.len(), self.raw))?;
+        }
+        Ok(Jpeg { stream: self, data: PhantomData })
+    }
 }
 
 impl Drop for JpegStream {

@@ -2,14 +2,15 @@
 #![cfg(unix)]
 
 use std::env;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
+use std::sync::{Arc, Mutex};
 
 use nvjpeg::{
-    Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Error, Flags, Handle, Image, JpegStream,
-    Library, PinnedBuffer, Status,
+    Backend, BatchState, CudaStream, DecodeParams, Decoder, DecoderState, DeviceBuffer, Error, Flags, Handle, Image,
+    JpegStream, Library, MemoryKind, MemorySource, PinnedBuffer, Region, Status,
 };
 
 /// An image in the stand-in's format: 5 x 3, three components, all bytes 42.
@@ -95,6 +96,60 @@ fn missing_optional_functions_are_errors_only_when_they_are_called() {
     assert!(results.iter().all(|result| matches!(result, Err(Error::MissingFunction { .. }))), "{results:?}");
     let mut stream = JpegStream::new(&handle).unwrap();
     assert!(matches!(stream.parse(IMAGE).unwrap().is_for_batches(), Err(Error::MissingFunction { .. })));
+    assert!(matches!(stream.parse_header(IMAGE), Err(Error::MissingFunction { .. })));
+    let mut params = DecodeParams::new(&handle).unwrap();
+    let made = Handle::with_memory(&fake.library, Backend::Default, Flags::NONE, Arc::<Buffers>::default()).map(drop);
+    let results = [made, handle.pad_memory(1, 1), params.set_region(None)];
+    assert!(results.iter().all(|result| matches!(result, Err(Error::MissingFunction { .. }))), "{results:?}");
+}
+
+/// Memory that is a number: 0x100 for the device, and 0x200 that is pinned.
+#[derive(Default)]
+struct Buffers(Mutex<Vec<String>>);
+
+// SAFETY: nothing uses the memory.
+unsafe impl MemorySource for Buffers {
+    fn allocate(&self, kind: MemoryKind, size_bytes: usize, _stream: CudaStream) -> Option<*mut c_void> {
+        self.0.lock().unwrap().push(format!("{kind:?} {size_bytes}"));
+        Some(ptr::without_provenance_mut(if kind == MemoryKind::Device { 0x100 } else { 0x200 }))
+    }
+
+    unsafe fn free(&self, kind: MemoryKind, address: *mut c_void, _stream: CudaStream) -> bool {
+        self.0.lock().unwrap().push(format!("{kind:?} at {address:?}"));
+        kind == MemoryKind::Device
+    }
+}
+
+#[test]
+fn memory_is_asked_of_the_caller() {
+    let fake = Fake::new(&[]);
+    let memory = Arc::<Buffers>::default();
+    let handle = Handle::with_memory(&fake.library, Backend::Default, Flags::NONE, memory.clone()).unwrap();
+    // SAFETY: fake.c declares the function with this type.
+    let failed = unsafe { fake.exports.get::<unsafe extern "C" fn() -> c_int>("fake_free").unwrap()() };
+    assert_eq!(failed, 1, "what the source says");
+    assert_eq!(*memory.0.lock().unwrap(), ["Device 100", "Pinned 100", "Device at 0x100", "Pinned at 0x200"]);
+    drop(handle);
+    assert_eq!(Arc::strong_count(&memory), 1);
+}
+
+#[test]
+fn paddings_headers_and_regions_arrive() {
+    let fake = Fake::new(&[]);
+    let handle = fake.handle();
+    handle.pad_memory(4, 2).unwrap();
+    let mut params = DecodeParams::new(&handle).unwrap();
+    let region = Region { x_px: 1, y_px: 2, width_px: 3, height_px: 4 };
+    params.set_region(Some(region)).unwrap();
+    params.set_region(None).unwrap();
+    assert!(matches!(params.set_region(Some(Region { x_px: u32::MAX, ..region })), Err(Error::Parameter { .. })));
+    let log = fake.log();
+    let of = |what: &str| log.iter().filter(|line| line.contains(what)).cloned().collect::<Vec<_>>();
+    assert_eq!(of("padding"), ["device padding 4", "pinned padding 2"]);
+    assert_eq!(of("region"), ["region 1 2 3 4", "region 0 0 -1 -1"]);
+    let mut stream = JpegStream::new(&handle).unwrap();
+    assert_eq!(stream.parse_header(IMAGE).unwrap().size().unwrap().height_px, 3);
+    assert_eq!(stream.parse_header(b"rubbish").unwrap_err().status(), Some(Status::BadJpeg));
 }
 
 #[test]

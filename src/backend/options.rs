@@ -24,6 +24,8 @@ pub(crate) struct RunOptions {
     /// and number of images; tables and kernels are made for the first one's elements.
     pub(crate) outputs: Vec<OutputForm>,
     pub(crate) jpeg_decoder: JpegDecoder,
+    /// Share of the images for the hardware decoder that it gets, 0 to 1.
+    pub(crate) hardware_share: f64,
     pub(crate) accept_truncated: bool,
     /// Entry points of images that were decoded before.
     pub(crate) entry_points: Option<Arc<EntryPointStore>>,
@@ -57,6 +59,7 @@ impl Default for RunOptions {
         Self {
             outputs: Vec::new(),
             jpeg_decoder: JpegDecoder::default(),
+            hardware_share: 0.75,
             accept_truncated: false,
             entry_points: None,
             batch_size: 32,

@@ -158,7 +158,7 @@ impl Bundle {
     }
 }
 
-const STAGES: [&str; 10] = [
+const STAGES: [&str; 11] = [
     "correctness",
     "sanitizer",
     "decoding",
@@ -169,6 +169,7 @@ const STAGES: [&str; 10] = [
     "peers",
     "priority",
     "experiments",
+    "engines",
 ];
 
 /// These stages; some of them are killed, and some hang. The program that plays all commands is the compute-sanitizer
@@ -274,7 +275,16 @@ fn every_stage_is_gone_through_and_written() {
     assert_eq!(outcomes("decoding"), ["ok"; 1 + 2 * (4 + 2)]);
     // Two decoders, each with one and with twelve of each operation, and what that comes to.
     assert_eq!(outcomes("load"), ["ok"; 6]);
-    assert_eq!(outcomes("routes"), ["ok"; 8]);
+    assert_eq!(outcomes("routes"), ["ok"; 9]);
+    // All images on the engines have the CPU's bytes if our kernels convert their planes, gray ones too.
+    let factors = &bundle.steps("engines")[0].1;
+    assert!(
+        factors.contains("pipeline ") && factors.ends_with("equal planes: [9, 1] of [9, 1] in color, gray"),
+        "{factors}"
+    );
+    // The cases, how one compares with the other, two shares, and DALI's.
+    let [.., dali] = &*outcomes("engines") else { panic!("{printed}") };
+    assert_eq!((&outcomes("engines")[..4], &**dali), (&["ok"; 4].map(String::from)[..], "left out"), "{printed}");
     assert_eq!(outcomes("experiments"), ["ok"; 3]);
     assert!(!outcomes("sanitizer").is_empty() && !outcomes("priority").is_empty(), "{printed}");
     // Its parts were joined, and what it says then keeps nothing from going on.

@@ -266,10 +266,11 @@ fn kinds() -> EncodedImages {
 fn every_kind_of_image_gets_through_on_every_path() {
     let small = || small(kinds()).output(DType::U8, Layout::Nhwc);
     let want = delivered(&small().device(Device::Cpu).build().unwrap(), 0);
-    for path in [JpegDecoder::Cpu, JpegDecoder::Device, JpegDecoder::Auto, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
-        let pipeline = match small().device(GPU).jpeg_decoder(path).build() {
+    for path in JpegDecoder::ALL.iter().copied() {
+        let is_hardware = matches!(path, JpegDecoder::Hardware | JpegDecoder::HardwareDevice);
+        let pipeline = match small().device(GPU).jpeg_decoder(path).hardware_share(1.0).build() {
             // A device without hardware decoder.
-            Err(Error::Device { .. }) if path == JpegDecoder::Hardware => continue,
+            Err(Error::Device { .. }) if is_hardware => continue,
             pipeline => pipeline.unwrap(),
         };
         let mut epoch = pipeline.epoch(0);
@@ -293,13 +294,14 @@ fn every_kind_of_image_gets_through_on_every_path() {
             JpegDecoder::Hybrid => assert_eq!(decoded, [2, 0, 9, 0]),
             // Gray images are for the hybrid decoder too.
             JpegDecoder::Hardware => assert_eq!(decoded, [2, 0, 5, 4]),
+            JpegDecoder::HardwareDevice => assert_eq!(decoded, [6, 1, 0, 4]),
             _ => assert_eq!(decoded.iter().sum::<u64>(), 11),
         }
         assert_eq!(got.len(), want.len());
         for (got, want) in got.iter().zip(&want) {
             assert_eq!((got.index, got.label), (want.index, want.label));
             // nvJPEG's arithmetic is not libjpeg's; single values next to edges of color differ by much.
-            let is_nvjpeg = matches!(path, JpegDecoder::Hybrid | JpegDecoder::Hardware);
+            let is_nvjpeg = is_hardware || path == JpegDecoder::Hybrid;
             let most = if is_nvjpeg && !pipeline.device_name().contains("simulated") { 4.0 } else { 0.0 };
             let differences = got.bytes.iter().zip(&want.bytes).map(|(a, b)| f64::from(a.abs_diff(*b)));
             let mean = differences.sum::<f64>() / want.bytes.len() as f64;
@@ -339,7 +341,7 @@ fn kept_images_are_those_of_the_cpu() {
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn bad_images_are_dealt_with_as_the_policy_says() {
     let bad = || WithBad { good: source(23), bad: vec![0, 3, 4, 5, 6, 7, 14, 22] };
-    for path in [JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
+    for path in [JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware, JpegDecoder::HardwareDevice] {
         for policy in [OnError::Skip, OnError::Substitute] {
             for last in [LastBatch::Keep, LastBatch::Pad] {
                 let builder = |device| small(bad()).on_error(policy).last_batch(last).device(device).jpeg_decoder(path);
@@ -470,10 +472,10 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
 /// Compares a pipeline of several views on the CPU with the GPU, with images decoded on every path.
 fn check_views(builder: impl Fn() -> PipelineBuilder) {
     let want = views::delivered(builder().device(Device::Cpu).build().unwrap().epoch(1));
-    for path in [JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
+    for path in [JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware, JpegDecoder::HardwareDevice] {
         let pipeline = match builder().device(GPU).jpeg_decoder(path).build() {
             // A device without hardware decoder.
-            Err(Error::Device { .. }) if path == JpegDecoder::Hardware => continue,
+            Err(Error::Device { .. }) if path.to_string().starts_with("hardware") => continue,
             pipeline => pipeline.unwrap(),
         };
         if path != JpegDecoder::Cpu && !pipeline.device_name().contains("simulated") {
@@ -852,10 +854,16 @@ fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
     let builder =
         || Pipeline::builder(images()).transform(CenterCrop::new(16)).batch_size(8).threads(3).on_error(OnError::Skip);
     let want = delivered(&builder().device(Device::Cpu).build().unwrap(), 0);
-    for path in [JpegDecoder::Hybrid, JpegDecoder::Hardware] {
+    // The hybrid decoder needs memory for the part alone.
+    let pipeline = builder().device(GPU).jpeg_decoder(JpegDecoder::Hybrid).device_memory(3 * 900_000).build().unwrap();
+    let mut epoch = pipeline.epoch(0);
+    assert!(epoch.by_ref().all(|batch| batch.is_ok()));
+    assert_eq!(epoch.stats().decoded.hybrid, 24);
+    for path in [JpegDecoder::Hardware, JpegDecoder::HardwareDevice] {
         // Three batches in flight, of 8 images of 225 kB.
         for (device_memory, all) in [(3 * 900_000, false), (3 * 200_000, true)] {
-            let pipeline = builder().device(GPU).jpeg_decoder(path).device_memory(device_memory).build().unwrap();
+            let pipeline = builder().device(GPU).jpeg_decoder(path).device_memory(device_memory).hardware_share(1.0);
+            let pipeline = pipeline.build().unwrap();
             for epoch in 0..3 {
                 let mut epoch = pipeline.epoch(epoch);
                 let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
@@ -863,14 +871,16 @@ fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
                 assert_eq!(keys(&got), keys(&want), "{path:?}");
                 let stats = epoch.stats();
                 assert_eq!(stats.bad, 0);
-                assert_eq!(stats.decoded.cpu + stats.decoded.hybrid + stats.decoded.hardware, 24);
+                let others = stats.decoded.cpu + stats.decoded.hybrid + stats.decoded.device;
+                assert_eq!(others + stats.decoded.hardware, 24);
                 assert!(stats.decoded.for_memory <= stats.decoded.cpu, "{stats:?}");
-                assert!(stats.decoded.for_memory > 0, "{path:?}: {stats:?}");
+                // The kernels, too, need memory for the part alone.
+                assert!(stats.decoded.for_memory > 0 || path == JpegDecoder::HardwareDevice, "{path:?}: {stats:?}");
                 if all {
-                    assert_eq!(stats.decoded.cpu, 24);
+                    assert_eq!(others, 24);
                     assert!(got == want, "{path:?}");
                 } else {
-                    assert!(stats.decoded.cpu < 24, "{path:?}: some fit: {stats:?}");
+                    assert!(others < 24, "{path:?}: some fit: {stats:?}");
                 }
             }
         }

@@ -2,21 +2,23 @@
 
 use crate::buffer::Buffer;
 use crate::driver::driver;
-use crate::jpeg::{Result, Source, checksum, decode};
+use crate::fault::{FAULT, Fault};
+use crate::jpeg::{How, Result, Source, checksum, decode, decode_planes};
 use crate::object::{
-    DECODERS, DEVICE, DecodeParams, Decoder, HANDLES, Handle, InFlight, JpegStream, PARAMETERS, PINNED, Phase, STATES,
-    STREAMS, State, StateInner, Table, lock,
+    ALLOCATED, Allocators, DECODERS, DEVICE, DecodeParams, Decoder, HANDLES, Handle, InFlight, JpegStream, PARAMETERS,
+    PINNED, Parsed, Phase, STATES, STREAMS, State, StateInner, Table, lock,
 };
 use crate::work::{Decoded, Destination, Work};
 use nvjpeg_sys::bindings::{
-    cudaStream_t, functions, libraryPropertyType, nvjpegBackend_t, nvjpegBufferDevice_t, nvjpegBufferPinned_t,
-    nvjpegChromaSubsampling_t, nvjpegDecodeParams_t, nvjpegDevAllocator_t, nvjpegHandle_t, nvjpegImage_t,
-    nvjpegJpegDecoder_t, nvjpegJpegState_t, nvjpegJpegStream_t, nvjpegOutputFormat_t, nvjpegPinnedAllocator_t,
-    nvjpegStatus_t,
+    NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION, cudaStream_t, functions, libraryPropertyType, nvjpegBackend_t,
+    nvjpegBufferDevice_t, nvjpegBufferPinned_t, nvjpegChromaSubsampling_t, nvjpegDecodeParams_t, nvjpegDevAllocator_t,
+    nvjpegDevAllocatorV2_t, nvjpegHandle_t, nvjpegImage_t, nvjpegJpegDecoder_t, nvjpegJpegState_t, nvjpegJpegStream_t,
+    nvjpegOutputFormat_t, nvjpegPinnedAllocator_t, nvjpegPinnedAllocatorV2_t, nvjpegStatus_t,
 };
 use std::ffi::{CStr, c_int, c_uchar, c_uint};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+use warpfeed_image::{Rect, Size};
 
 const INVALID: nvjpegStatus_t = nvjpegStatus_t::NVJPEG_STATUS_INVALID_PARAMETER;
 const NOT_HERE: nvjpegStatus_t = nvjpegStatus_t::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED;
@@ -49,6 +51,69 @@ fn count(backend: nvjpegBackend_t, images: usize) {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_nvjpeg_decoded(backend: c_uint) -> u64 {
     DECODED.get(backend as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+}
+
+/// What the hardware's engines were asked for since the process began.
+#[repr(C)]
+#[derive(Default)]
+pub struct EngineCounts {
+    /// Calls that decode a batch.
+    pub batches: u64,
+    /// The most images of a batch.
+    pub most_images: u64,
+    /// Batches by a state that had no memory before its first one.
+    pub not_preallocated: u64,
+    /// Batches of images with different subsamplings.
+    pub mixed: u64,
+    /// Batches in which an image is larger than the one before it.
+    pub unsorted: u64,
+    /// Batches without subsampled images on a handle that interpolates.
+    pub interpolated_in_vain: u64,
+    /// Allocations by callers' allocators, and memory given back to them.
+    pub allocated: u64,
+    pub freed: u64,
+    /// Headers that were parsed without the rest of their image, and whole images.
+    pub headers: u64,
+    pub wholes: u64,
+    /// Regions that were decoded one by one, by any back end.
+    pub regions: u64,
+}
+
+static ENGINE_COUNTS: Mutex<EngineCounts> = Mutex::new(EngineCounts {
+    batches: 0,
+    most_images: 0,
+    not_preallocated: 0,
+    mixed: 0,
+    unsorted: 0,
+    interpolated_in_vain: 0,
+    allocated: 0,
+    freed: 0,
+    headers: 0,
+    wholes: 0,
+    regions: 0,
+});
+
+/// Writes the counts, and begins again.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_nvjpeg_engines(out: *mut EngineCounts) {
+    let mut counts = std::mem::take(&mut *lock(&ENGINE_COUNTS));
+    [counts.allocated, counts.freed] = ALLOCATED.each_ref().map(|count| count.swap(0, Ordering::Relaxed));
+    // SAFETY: the caller's contract.
+    unsafe { out.write(counts) };
+}
+
+/// Counts a batch for the engines.
+fn count_batch(state: &State, images: &[Decoded]) {
+    let mut counts = lock(&ENGINE_COUNTS);
+    let (pairs, area) = (images.windows(2), |image: &Decoded| image.source.info.size().area_px());
+    counts.batches += 1;
+    counts.most_images = counts.most_images.max(images.len() as u64);
+    counts.not_preallocated += u64::from(!lock(&state.inner).is_preallocated);
+    let is_mixed = |pair: &[Decoded]| pair[0].source.info.subsampling() != pair[1].source.info.subsampling();
+    counts.mixed += u64::from(pairs.clone().any(is_mixed));
+    counts.unsorted += u64::from(pairs.clone().any(|pair| area(&pair[1]) > area(&pair[0])));
+    let in_vain = state.handle.interpolates && images.iter().all(|image| image.source.info.has_whole_chroma());
+    counts.interpolated_in_vain += u64::from(in_vain);
 }
 
 /// Defines exported functions with nvJPEG's types. The name is available as a C string.
@@ -123,10 +188,10 @@ fn require_backend(backend: nvjpegBackend_t) -> Result<()> {
     }
 }
 
-fn to(image: *const nvjpegImage_t, source: &Source, backend: nvjpegBackend_t) -> Result<Destination> {
+fn to(image: *const nvjpegImage_t, size: Size, backend: nvjpegBackend_t) -> Result<Destination> {
     // SAFETY: null, or by nvJPEG's contract an image.
     let image = unsafe { image.as_ref() }.ok_or(INVALID)?;
-    Destination::new(image, source.info.size(), backend == HARDWARE).ok_or(INVALID)
+    Destination::new(image, size, backend == HARDWARE).ok_or(INVALID)
 }
 
 fn decode_batch(
@@ -156,12 +221,24 @@ fn decode_batch(
         // SAFETY: the arrays have as many elements as the state was initialized for, by nvJPEG's contract.
         let (data, len, destination) = unsafe { (*data.add(i), *lengths.add(i), destinations.add(i)) };
         let source = Source::parse(data, len, false)?;
-        let (checksum, pixels) = (checksum(&source), decode(&source, backend, format)?);
-        let destination = to(destination, &source, backend)?;
+        let checksum = checksum(&source);
+        let (pixels, destination) = if format == nvjpegOutputFormat_t::NVJPEG_OUTPUT_YUV {
+            let (pixels, sizes) = decode_planes(&source, backend)?;
+            // SAFETY: null, or by nvJPEG's contract an image.
+            let image = unsafe { destination.as_ref() }.ok_or(INVALID)?;
+            (pixels, Destination::of_planes(image, &sizes, backend == HARDWARE).ok_or(INVALID)?)
+        } else {
+            let how = How { backend, interpolates: state.handle.interpolates, format, region: None };
+            (decode(&source, how)?, to(destination, source.info.size(), backend)?)
+        };
         images.push(Decoded { source, checksum, pixels, destination });
     }
-    let most = |side: fn(&Decoded) -> usize| images.iter().map(side).max().unwrap_or(0);
-    reserve_scratch(state, count, most(Decoded::row_bytes), most(Decoded::rows))?;
+    let most = images.iter().map(|image| image.destination.len_bytes()).max().unwrap_or(0);
+    reserve_scratch(state, count, most, stream)?;
+    lock(&state.inner).has_decoded = true;
+    if backend == HARDWARE {
+        count_batch(state, &images);
+    }
     if backend == HARDWARE && driver()?.is_rtx_50() {
         images.iter_mut().for_each(Decoded::forget);
     }
@@ -189,12 +266,12 @@ impl Drop for Turn<'_> {
 }
 
 /// Reserves memory for this number of images of this size. It grows as necessary.
-fn reserve_scratch(state: &State, images: usize, row_bytes: usize, height: usize) -> Result<()> {
+fn reserve_scratch(state: &State, images: usize, image_bytes: usize, stream: cudaStream_t) -> Result<()> {
     let mut inner = lock(&state.inner);
     let new = || [true, false].map(|device| Buffer::new(state.handle.clone(), device));
     let scratch = inner.scratch.get_or_insert_with(new);
-    let bytes = images.saturating_mul(row_bytes).saturating_mul(height).max(1);
-    scratch.iter().try_for_each(|buffer| buffer.reserve(bytes).map(drop))
+    let bytes = images.saturating_mul(image_bytes).max(1);
+    scratch.iter().try_for_each(|buffer| buffer.reserve(bytes, stream).map(drop))
 }
 
 /// Frees all buffers. In a failed context each reports the failure and is freed.
@@ -202,8 +279,30 @@ fn free_all(buffers: &[Buffer]) -> Result<()> {
     buffers.iter().map(Buffer::free).fold(Ok(()), Result::and)
 }
 
-fn parsed(stream: nvjpegJpegStream_t) -> Result<Source> {
-    lock(&STREAMS.get(stream)?.source).clone().ok_or(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED)
+/// What a stream has parsed.
+fn parsed(call: Call, stream: nvjpegJpegStream_t) -> Result<Parsed> {
+    match lock(&STREAMS.get(stream)?.parsed).clone() {
+        Parsed::Nothing => Err(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED),
+        Parsed::Unusable => Err(call.misuse("the stream is unusable since it refused a header")),
+        parsed => Ok(parsed),
+    }
+}
+
+/// The image that a stream has parsed as a whole.
+fn parsed_whole(call: Call, stream: nvjpegJpegStream_t) -> Result<Source> {
+    match parsed(call, stream)? {
+        Parsed::Whole(source) => Ok(source),
+        _ => Err(call.misuse("only the header was parsed")),
+    }
+}
+
+/// A stream of this handle.
+fn stream_of(call: Call, stream: nvjpegJpegStream_t, handle: &Arc<Handle>) -> Result<Arc<JpegStream>> {
+    let stream = STREAMS.get(stream)?;
+    if !Arc::ptr_eq(&stream.handle, handle) {
+        return Err(call.misuse("the stream was made of another handle"));
+    }
+    Ok(stream)
 }
 
 fn insert_buffer<H>(
@@ -218,18 +317,32 @@ fn insert_buffer<H>(
     table.insert(Buffer::new(handle, device), out)
 }
 
-fn resize_buffer(call: Call, buffer: &Buffer, bytes: usize) -> Result<()> {
+fn resize_buffer(call: Call, buffer: &Buffer, bytes: usize, stream: cudaStream_t) -> Result<()> {
     if *NOOP {
         return Ok(());
     }
     call.require_idle(&buffer.flight, "the buffer")?;
     call.may_lack_memory()?;
-    buffer.reserve(bytes).map(drop)
+    buffer.reserve(bytes, stream).map(drop)
 }
 
 fn destroy_buffer(call: Call, buffer: &Buffer) -> Result<()> {
     let idle = call.require_idle(&buffer.flight, "the buffer");
     buffer.free().and(idle)
+}
+
+fn new_handle(
+    call: Call,
+    backend: nvjpegBackend_t,
+    flags: c_uint,
+    allocators: Option<Allocators>,
+    out: *mut nvjpegHandle_t,
+) -> Result<()> {
+    require_backend(backend)?;
+    call.may_lack_memory()?;
+    let interpolates = flags & NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION != 0;
+    let padding_bytes = [const { AtomicUsize::new(0) }; 2];
+    HANDLES.insert(Handle { backend, interpolates, allocators, padding_bytes, busy: AtomicBool::new(false) }, out)
 }
 
 fn new_state(handle: Arc<Handle>, decoder: Option<Arc<Decoder>>) -> State {
@@ -249,24 +362,23 @@ fn decoder_state(
     Ok((decoder, state))
 }
 
-fn host_phase(
-    call: Call,
-    decoder: &Decoder,
-    state: &State,
-    source: Source,
-    format: nvjpegOutputFormat_t,
-) -> Result<()> {
+fn host_phase(call: Call, decoder: &Decoder, state: &State, source: Source, parameters: &DecodeParams) -> Result<()> {
+    let (format, region) = (*lock(&parameters.format), *lock(&parameters.region));
+    let how = How { backend: decoder.backend, interpolates: decoder.handle.interpolates, format, region };
     let pinned = lock(&state.inner).pinned.clone().ok_or(INVALID)?;
     call.require_idle(&pinned.flight, "the pinned buffer")?;
     call.may_fail()?;
     let checksum = checksum(&source);
     lock(&state.inner).image = None;
-    let pixels = decode(&source, decoder.backend, format)?;
+    let How { region, .. } = how;
+    let pixels = decode(&source, how)?;
     count(decoder.backend, 1);
-    let address = pinned.reserve(pixels.len())?;
+    lock(&ENGINE_COUNTS).regions += u64::from(region.is_some());
+    let size = region.map_or(source.info.size(), |part| Size::new(part.width, part.height));
+    let address = pinned.reserve(pixels.len(), std::ptr::null_mut())?;
     // SAFETY: the buffer has room for these bytes, and no queued work uses it, as seen above.
     unsafe { std::ptr::copy_nonoverlapping(pixels.as_ptr(), address as *mut u8, pixels.len()) };
-    lock(&state.inner).image = Some(Phase { source, checksum, bytes: pixels.len(), transferred_to: None });
+    lock(&state.inner).image = Some(Phase { source, checksum, size, bytes: pixels.len(), transferred_to: None });
     Ok(())
 }
 
@@ -283,7 +395,7 @@ fn transfer_phase(call: Call, state: &State, stream: cudaStream_t) -> Result<()>
     if held < bytes {
         return Err(call.misuse("the pinned buffer is not the one of the host phase"));
     }
-    let to = device.reserve(bytes)?;
+    let to = device.reserve(bytes, stream)?;
     let tokens = vec![pinned.flight.begin(), device.flight.begin()];
     let Phase { source, checksum, .. } = image;
     call.enqueue(stream, Work::Transfer { source, checksum, from, to, bytes, tokens })?;
@@ -302,10 +414,10 @@ fn device_phase(
 ) -> Result<()> {
     call.may_fail()?;
     let image = lock(&state.inner).image.take();
-    let Some(Phase { source, bytes, transferred_to: Some(device), .. }) = image else {
+    let Some(Phase { size, bytes, transferred_to: Some(device), .. }) = image else {
         return Err(call.misuse("there was no transfer"));
     };
-    let destination = to(destination, &source, decoder.backend)?;
+    let destination = to(destination, size, decoder.backend)?;
     let from = device.memory().0;
     let tokens = vec![state.flight.begin(), device.flight.begin()];
     call.enqueue(stream, Work::Finish { from, bytes, destination, tokens })
@@ -319,11 +431,13 @@ fn is_supported(
     stream: nvjpegJpegStream_t,
     out: *mut c_int,
 ) -> Result<()> {
-    let (source, stream) = (parsed(stream)?, STREAMS.get(stream)?);
-    if !Arc::ptr_eq(&stream.handle, handle) {
-        return Err(call.misuse("the stream was made of another handle"));
-    }
-    set(out, c_int::from(!source.info.is_taken_by(backend)))
+    stream_of(call, stream, handle)?;
+    let taken = match parsed(call, stream)? {
+        Parsed::Header(source) => source.info.seems_taken_by(backend),
+        Parsed::Whole(source) => source.info.is_taken_by(backend),
+        _ => return Err(INVALID),
+    };
+    set(out, c_int::from(!taken))
 }
 
 fn version(property: libraryPropertyType, out: *mut c_int) -> Result<()> {
@@ -344,11 +458,25 @@ api! {
     }
     fn nvjpegCreateEx(
         call, backend: nvjpegBackend_t, _device: *mut nvjpegDevAllocator_t, _pinned: *mut nvjpegPinnedAllocator_t,
-        _flags: c_uint, out: *mut nvjpegHandle_t,
+        flags: c_uint, out: *mut nvjpegHandle_t,
     ) {
-        require_backend(backend)?;
-        call.may_lack_memory()?;
-        HANDLES.insert(Handle { backend, busy: AtomicBool::new(false) }, out)
+        new_handle(call, backend, flags, None, out)
+    }
+    fn nvjpegCreateExV2(
+        call, backend: nvjpegBackend_t, device: *mut nvjpegDevAllocatorV2_t, pinned: *mut nvjpegPinnedAllocatorV2_t,
+        flags: c_uint, out: *mut nvjpegHandle_t,
+    ) {
+        // SAFETY: null, or by nvJPEG's contract allocators.
+        let allocators = unsafe { device.as_ref().zip(pinned.as_ref()) };
+        new_handle(call, backend, flags, allocators.map(|(device, pinned)| Allocators(*device, *pinned)), out)
+    }
+    fn nvjpegSetDeviceMemoryPadding(call, padding: usize, handle: nvjpegHandle_t) {
+        HANDLES.get(handle)?.padding_bytes[1].store(padding, Ordering::Relaxed);
+        Ok(())
+    }
+    fn nvjpegSetPinnedMemoryPadding(call, padding: usize, handle: nvjpegHandle_t) {
+        HANDLES.get(handle)?.padding_bytes[0].store(padding, Ordering::Relaxed);
+        Ok(())
     }
     fn nvjpegDestroy(call, handle: nvjpegHandle_t) {
         let handle = HANDLES.remove(handle)?;
@@ -408,8 +536,16 @@ api! {
             return Err(INVALID);
         }
         call.require_idle(&state.flight, "the state")?;
+        if lock(&state.inner).has_decoded {
+            return Err(call.misuse("memory is preallocated before a state's first batch"));
+        }
         call.may_lack_memory()?;
-        if *NOOP { Ok(()) } else { reserve_scratch(&state, batch_size as usize, 3 * width as usize, height as usize) }
+        if !*NOOP {
+            let image_bytes = 3 * width as usize * height as usize;
+            reserve_scratch(&state, batch_size as usize, image_bytes, std::ptr::null_mut())?;
+        }
+        lock(&state.inner).is_preallocated = true;
+        Ok(())
     }
 
     fn nvjpegBufferPinnedCreate(
@@ -417,8 +553,8 @@ api! {
     ) {
         insert_buffer(call, &PINNED, handle, false, out)
     }
-    fn nvjpegBufferPinnedResize(call, buffer: nvjpegBufferPinned_t, bytes: usize, _stream: cudaStream_t) {
-        resize_buffer(call, &*PINNED.get(buffer)?, bytes)
+    fn nvjpegBufferPinnedResize(call, buffer: nvjpegBufferPinned_t, bytes: usize, stream: cudaStream_t) {
+        resize_buffer(call, &*PINNED.get(buffer)?, bytes, stream)
     }
     fn nvjpegBufferPinnedDestroy(call, buffer: nvjpegBufferPinned_t) {
         destroy_buffer(call, &*PINNED.remove(buffer)?)
@@ -428,8 +564,8 @@ api! {
     ) {
         insert_buffer(call, &DEVICE, handle, true, out)
     }
-    fn nvjpegBufferDeviceResize(call, buffer: nvjpegBufferDevice_t, bytes: usize, _stream: cudaStream_t) {
-        resize_buffer(call, &*DEVICE.get(buffer)?, bytes)
+    fn nvjpegBufferDeviceResize(call, buffer: nvjpegBufferDevice_t, bytes: usize, stream: cudaStream_t) {
+        resize_buffer(call, &*DEVICE.get(buffer)?, bytes, stream)
     }
     fn nvjpegBufferDeviceDestroy(call, buffer: nvjpegBufferDevice_t) {
         destroy_buffer(call, &*DEVICE.remove(buffer)?)
@@ -448,7 +584,7 @@ api! {
     fn nvjpegJpegStreamCreate(call, handle: nvjpegHandle_t, out: *mut nvjpegJpegStream_t) {
         let handle = HANDLES.get(handle)?;
         call.may_lack_memory()?;
-        STREAMS.insert(JpegStream { handle, source: Default::default() }, out)
+        STREAMS.insert(JpegStream { handle, parsed: Default::default() }, out)
     }
     fn nvjpegJpegStreamDestroy(call, stream: nvjpegJpegStream_t) {
         STREAMS.remove(stream).map(drop)
@@ -457,18 +593,38 @@ api! {
         call, handle: nvjpegHandle_t, data: *const c_uchar, len: usize, _save_metadata: c_int, save_stream: c_int,
         stream: nvjpegJpegStream_t,
     ) {
-        let stream = STREAMS.get(stream)?;
-        if !Arc::ptr_eq(&stream.handle, &HANDLES.get(handle)?) {
-            return Err(call.misuse("the stream was made of another handle"));
+        let of = stream_of(call, stream, &HANDLES.get(handle)?)?;
+        if matches!(*lock(&of.parsed), Parsed::Unusable) {
+            return parsed(call, stream).map(drop);
         }
-        *lock(&stream.source) = None;
-        *lock(&stream.source) = Some(Source::parse(data, len, save_stream != 0)?);
+        lock(&ENGINE_COUNTS).wholes += 1;
+        *lock(&of.parsed) = Parsed::Nothing;
+        *lock(&of.parsed) = Parsed::Whole(Source::parse(data, len, save_stream != 0)?);
+        Ok(())
+    }
+    fn nvjpegJpegStreamParseHeader(
+        call, handle: nvjpegHandle_t, data: *const c_uchar, len: usize, stream: nvjpegJpegStream_t,
+    ) {
+        let of = stream_of(call, stream, &HANDLES.get(handle)?)?;
+        if matches!(*lock(&of.parsed), Parsed::Unusable) {
+            return parsed(call, stream).map(drop);
+        }
+        lock(&ENGINE_COUNTS).headers += 1;
+        *lock(&of.parsed) = Parsed::Unusable;
+        let source = Source::parse(data, len, false)?;
+        if *FAULT == Fault::Rotated && source.info.is_rotated() {
+            return Err(nvjpegStatus_t::NVJPEG_STATUS_BAD_JPEG);
+        }
+        *lock(&of.parsed) = Parsed::Header(source);
         Ok(())
     }
     fn nvjpegJpegStreamGetFrameDimensions(
         call, stream: nvjpegJpegStream_t, width: *mut c_uint, height: *mut c_uint,
     ) {
-        let size = parsed(stream)?.info.size();
+        let size = match parsed(call, stream)? {
+            Parsed::Whole(source) | Parsed::Header(source) => source.info.size(),
+            _ => return Err(INVALID),
+        };
         set(width, size.width)?;
         set(height, size.height)
     }
@@ -476,13 +632,27 @@ api! {
     fn nvjpegDecodeParamsCreate(call, handle: nvjpegHandle_t, out: *mut nvjpegDecodeParams_t) {
         let handle = HANDLES.get(handle)?;
         call.may_lack_memory()?;
-        PARAMETERS.insert(DecodeParams { _handle: handle, format: nvjpegOutputFormat_t::NVJPEG_OUTPUT_UNCHANGED.into() }, out)
+        let format = nvjpegOutputFormat_t::NVJPEG_OUTPUT_UNCHANGED.into();
+        PARAMETERS.insert(DecodeParams { _handle: handle, format, region: Default::default() }, out)
     }
     fn nvjpegDecodeParamsDestroy(call, parameters: nvjpegDecodeParams_t) {
         PARAMETERS.remove(parameters).map(drop)
     }
     fn nvjpegDecodeParamsSetOutputFormat(call, parameters: nvjpegDecodeParams_t, format: nvjpegOutputFormat_t) {
         *lock(&PARAMETERS.get(parameters)?.format) = format;
+        Ok(())
+    }
+    fn nvjpegDecodeParamsSetROI(
+        call, parameters: nvjpegDecodeParams_t, x: c_int, y: c_int, width: c_int, height: c_int,
+    ) {
+        let of = PARAMETERS.get(parameters)?;
+        let region = if (width, height) == (-1, -1) {
+            None
+        } else {
+            let [x, y, width, height] = [x, y, width, height].map(|number| u32::try_from(number).map_err(|_| INVALID));
+            Some(Rect { x: x?, y: y?, width: width?, height: height? })
+        };
+        *lock(&of.region) = region;
         Ok(())
     }
 
@@ -529,8 +699,7 @@ api! {
         if *NOOP {
             return Ok(());
         }
-        let format = *lock(&PARAMETERS.get(parameters)?.format);
-        host_phase(call, &decoder, &state, parsed(stream)?, format)
+        host_phase(call, &decoder, &state, parsed_whole(call, stream)?, &*PARAMETERS.get(parameters)?)
     }
     fn nvjpegDecodeJpegTransferToDevice(
         call, _handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, state: nvjpegJpegState_t,

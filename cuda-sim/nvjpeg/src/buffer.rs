@@ -1,25 +1,28 @@
 //! Memory that nvJPEG allocates.
 
-use crate::driver::driver;
 use crate::jpeg::Result;
 use crate::object::{Handle, InFlight, lock};
+use nvjpeg_sys::bindings::cudaStream_t;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Memory that grows as images need it.
 pub struct Buffer {
-    /// Kept, so that the handle is known to be in use.
-    pub _handle: Arc<Handle>,
+    handle: Arc<Handle>,
     /// Whether it is device memory; otherwise it is pinned.
     device: bool,
     /// Address and bytes.
     memory: Mutex<(usize, usize)>,
+    /// The stream for which the memory was asked for last.
+    stream: AtomicUsize,
     /// Operations that read or write the memory.
     pub flight: InFlight,
 }
 
 impl Buffer {
     pub fn new(handle: Arc<Handle>, device: bool) -> Self {
-        Self { _handle: handle, device, memory: Mutex::default(), flight: InFlight::default() }
+        let (memory, stream) = (Mutex::default(), AtomicUsize::new(0));
+        Self { handle, device, memory, stream, flight: InFlight::default() }
     }
 
     /// Address and bytes; 0 and 0 without memory.
@@ -27,15 +30,16 @@ impl Buffer {
         *lock(&self.memory)
     }
 
-    /// Makes the memory at least `bytes` bytes large and returns its address. Frees the previous memory.
-    pub fn reserve(&self, bytes: usize) -> Result<usize> {
+    /// Makes the memory at least `bytes` bytes large, for work on a stream, and returns its address. Frees the previous
+    /// memory.
+    pub fn reserve(&self, bytes: usize, stream: cudaStream_t) -> Result<usize> {
         let mut memory = lock(&self.memory);
+        self.stream.store(stream as usize, Ordering::Relaxed);
         if bytes > memory.1 {
-            let bytes = bytes.next_multiple_of(4096);
-            let address = driver()?.allocate(self.device, bytes)?;
-            let old = std::mem::replace(&mut *memory, (address, bytes));
+            let new = self.handle.allocate(self.device, bytes, stream)?;
+            let old = std::mem::replace(&mut *memory, new);
             if old.1 > 0 {
-                driver()?.free(self.device, old.0)?;
+                self.handle.free(self.device, old, stream)?;
             }
         }
         Ok(memory.0)
@@ -43,7 +47,8 @@ impl Buffer {
 
     /// Frees the memory.
     pub fn free(&self) -> Result<()> {
-        let (address, bytes) = std::mem::take(&mut *lock(&self.memory));
-        if bytes == 0 { Ok(()) } else { driver()?.free(self.device, address) }
+        let memory = std::mem::take(&mut *lock(&self.memory));
+        let stream = self.stream.load(Ordering::Relaxed) as cudaStream_t;
+        if memory.1 == 0 { Ok(()) } else { self.handle.free(self.device, memory, stream) }
     }
 }

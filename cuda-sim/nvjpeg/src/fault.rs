@@ -1,9 +1,9 @@
-//! Faults of a broken nvJPEG that programs must notice: `CUDA_SIM_NVJPEG`.
+//! Faults of nvJPEG that programs must notice: `CUDA_SIM_NVJPEG`.
 
 use std::sync::LazyLock;
 use warpfeed_image::Size;
 
-/// A fault of every decoder, which none of them reports.
+/// A fault. None of the decoders reports it.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Fault {
     None,
@@ -13,6 +13,8 @@ pub enum Fault {
     Nothing,
     /// Every image is refused.
     Refuse,
+    /// Parsing the header alone refuses images that EXIF data rotate, as nvJPEG does up to 13.2.
+    Rotated,
 }
 
 pub static FAULT: LazyLock<Fault> = LazyLock::new(|| match std::env::var("CUDA_SIM_NVJPEG").as_deref() {
@@ -20,9 +22,10 @@ pub static FAULT: LazyLock<Fault> = LazyLock::new(|| match std::env::var("CUDA_S
     Ok("wrong") => Fault::Wrong,
     Ok("nothing") => Fault::Nothing,
     Ok("refuse") => Fault::Refuse,
+    Ok("rotated") => Fault::Rotated,
     Ok(other) => {
         // Like the driver: if a wrong setting were ignored, a test would pass without testing anything.
-        eprintln!("cuda-sim: CUDA_SIM_NVJPEG={other}: expected wrong, nothing or refuse");
+        eprintln!("cuda-sim: CUDA_SIM_NVJPEG={other}: expected wrong, nothing, refuse or rotated");
         std::process::exit(2);
     }
 });

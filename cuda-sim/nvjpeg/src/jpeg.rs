@@ -1,6 +1,7 @@
 //! Compressed images: their headers, the back ends that support them, and decoding.
 
 use crate::fault::{FAULT, Fault, spoil_a_block};
+use crate::planes::planes;
 use nvjpeg_sys::bindings::{
     nvjpegBackend_t as Backend, nvjpegChromaSubsampling_t as Subsampling, nvjpegOutputFormat_t as Format,
     nvjpegStatus_t as Status,
@@ -8,6 +9,7 @@ use nvjpeg_sys::bindings::{
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
+use warpfeed_image::decode::Baseline;
 use warpfeed_image::{Decoder, Header, Image, Rect, Size, probe};
 
 pub type Result<T> = std::result::Result<T, Status>;
@@ -92,7 +94,17 @@ impl Info {
         self.header.size
     }
 
-    fn subsampling(&self) -> Subsampling {
+    /// Whether EXIF data rotate or flip the image.
+    pub fn is_rotated(&self) -> bool {
+        self.header.orientation > 1
+    }
+
+    /// Whether chroma has the size of luma, or there is none.
+    pub fn has_whole_chroma(&self) -> bool {
+        matches!(self.subsampling(), Subsampling::NVJPEG_CSS_444 | Subsampling::NVJPEG_CSS_GRAY)
+    }
+
+    pub fn subsampling(&self) -> Subsampling {
         let [luma, first, second, _] = self.header.sampling;
         match self.header.components {
             1 => Subsampling::NVJPEG_CSS_GRAY,
@@ -114,8 +126,17 @@ impl Info {
         }
     }
 
+    /// Whether a back end supports the image, as far as the header tells.
+    pub fn seems_taken_by(&self, backend: Backend) -> bool {
+        self.is_taken(backend, true)
+    }
+
     /// Whether a back end supports the image.
     pub fn is_taken_by(&self, backend: Backend) -> bool {
+        self.is_taken(backend, self.scan_components == self.header.components)
+    }
+
+    fn is_taken(&self, backend: Backend, single_scan: bool) -> bool {
         let css = self.subsampling();
         let color = matches!(self.header.components, 1 | 3) && css != Subsampling::NVJPEG_CSS_UNKNOWN;
         let sequential = matches!(self.process, 0xC0 | 0xC1);
@@ -126,7 +147,6 @@ impl Info {
                     css,
                     Subsampling::NVJPEG_CSS_411 | Subsampling::NVJPEG_CSS_410 | Subsampling::NVJPEG_CSS_410V
                 );
-                let single_scan = self.scan_components == self.header.components;
                 let size = self.size().width.max(self.size().height) <= MAX_HARDWARE_SIDE;
                 common && sequential && sampling && single_scan && size
             }
@@ -162,8 +182,34 @@ thread_local! {
     static DECODER: RefCell<Option<(Decoder, Image)>> = const { RefCell::new(None) };
 }
 
-/// Decodes an image as the back end would, to RGB with rows without gaps.
-pub fn decode(source: &Source, backend: Backend, format: Format) -> Result<Vec<u8>> {
+/// How an image is decoded.
+#[derive(Clone, Copy)]
+pub struct How {
+    pub backend: Backend,
+    /// Whether chroma is interpolated.
+    pub interpolates: bool,
+    pub format: Format,
+    /// The part of the image. `None`: all.
+    pub region: Option<Rect>,
+}
+
+/// Decodes an image to planes of luma and chroma, those of a gray image to luma alone, one after the other. They lie as
+/// the sizes say.
+pub fn decode_planes(source: &Source, backend: Backend) -> Result<(Vec<u8>, Vec<Size>)> {
+    let info = &source.info;
+    if !info.is_taken_by(backend) || *FAULT == Fault::Refuse {
+        return Err(UNSUPPORTED);
+    }
+    let image = Baseline::new(source.bytes(), &info.header).map_err(|_| UNSUPPORTED)?;
+    let planes = planes(source.bytes(), &image).ok_or(BAD)?;
+    let sizes = planes.iter().map(|plane| Size::new(plane.width as u32, plane.height as u32)).collect();
+    Ok((planes.into_iter().flat_map(|plane| plane.samples).collect(), sizes))
+}
+
+/// Decodes an image or a region as the back end would, to RGB with rows without gaps. Without interpolation, pixels of
+/// images with less chroma are others. With it, those at the sides of a region are, as up to nvJPEG 13.2.
+pub fn decode(source: &Source, how: How) -> Result<Vec<u8>> {
+    let How { backend, interpolates, format, region } = how;
     let info = &source.info;
     if !info.is_taken_by(backend) || *FAULT == Fault::Refuse {
         return Err(UNSUPPORTED);
@@ -172,6 +218,10 @@ pub fn decode(source: &Source, backend: Backend, format: Format) -> Result<Vec<u
         return Err(NOT_HERE);
     }
     let Size { width, height } = info.size();
+    let part = region.unwrap_or(Rect { x: 0, y: 0, width, height });
+    if part.width == 0 || part.height == 0 || part.x + part.width > width || part.y + part.height > height {
+        return Err(Status::NVJPEG_STATUS_INVALID_PARAMETER);
+    }
     DECODER.with_borrow_mut(|decoder| {
         if decoder.is_none() {
             let made = Decoder::new().map_err(|_| Status::NVJPEG_STATUS_ALLOCATOR_FAILURE)?;
@@ -181,10 +231,20 @@ pub fn decode(source: &Source, backend: Backend, format: Format) -> Result<Vec<u
         let bytes = source.bytes();
         // As much as there is of a truncated image is decoded, without a message.
         let cut_off = !bytes.windows(2).rev().any(|pair| pair == [0xFF, 0xD9]);
-        decoder.decode(bytes, &info.header, Rect { x: 0, y: 0, width, height }, cut_off, image).map_err(|_| BAD)?;
+        decoder.decode(bytes, &info.header, part, cut_off, image).map_err(|_| BAD)?;
         let mut out: Vec<u8> = image.pixels().iter().flat_map(|[red, green, blue, _]| [*red, *green, *blue]).collect();
+        if !info.has_whole_chroma() {
+            let sides = |x: u32, y: u32| {
+                let columns = (x == 0 && part.x > 0) || (x + 1 == part.width && part.x + part.width < width);
+                columns || (y == 0 && part.y > 0) || (y + 1 == part.height && part.y + part.height < height)
+            };
+            for (i, value) in out.iter_mut().enumerate() {
+                let (x, y) = (i as u32 / 3 % part.width, i as u32 / 3 / part.width);
+                *value ^= u8::from(!interpolates || sides(x, y));
+            }
+        }
         if *FAULT == Fault::Wrong {
-            spoil_a_block(info.size(), checksum(source), &mut out);
+            spoil_a_block(Size::new(part.width, part.height), checksum(source), &mut out);
         }
         Ok(out)
     })

@@ -10,4 +10,5 @@ mod driver;
 mod fault;
 mod jpeg;
 mod object;
+mod planes;
 mod work;

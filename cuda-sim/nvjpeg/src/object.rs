@@ -1,11 +1,18 @@
 //! nvJPEG's objects by their handles, which are numbers. None is used twice.
 
 use crate::buffer::Buffer;
+use crate::driver::driver;
 use crate::jpeg::{Result, Source};
-use nvjpeg_sys::bindings::{nvjpegBackend_t, nvjpegOutputFormat_t, nvjpegStatus_t as Status};
+use nvjpeg_sys::bindings::{
+    cudaStream_t, nvjpegBackend_t, nvjpegDevAllocatorV2_t, nvjpegOutputFormat_t, nvjpegPinnedAllocatorV2_t,
+    nvjpegStatus_t as Status,
+};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use warpfeed_image::{Rect, Size};
 
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -78,8 +85,62 @@ impl Drop for Token {
 
 pub struct Handle {
     pub backend: nvjpegBackend_t,
+    /// Whether chroma is interpolated.
+    pub interpolates: bool,
+    /// The caller's source of memory.
+    pub allocators: Option<Allocators>,
+    /// Numbers of which sizes of pinned and of device memory are multiples.
+    pub padding_bytes: [AtomicUsize; 2],
     /// Whether a thread is in a call that decodes a batch.
     pub busy: AtomicBool,
+}
+
+/// A caller's allocators of device memory and of pinned memory.
+#[derive(Clone, Copy)]
+pub struct Allocators(pub nvjpegDevAllocatorV2_t, pub nvjpegPinnedAllocatorV2_t);
+
+// SAFETY: by nvJPEG's contract the allocators may be called on any thread.
+unsafe impl Send for Allocators {}
+// SAFETY: as above.
+unsafe impl Sync for Allocators {}
+
+/// Number of allocations that callers' allocators have made, and of those that they have taken back.
+pub static ALLOCATED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+impl Handle {
+    /// Allocates memory for work on a stream. Returns its address and its size.
+    pub fn allocate(&self, device: bool, bytes: usize, stream: cudaStream_t) -> Result<(usize, usize)> {
+        let padding = self.padding_bytes[usize::from(device)].load(Ordering::Relaxed).max(4096);
+        let bytes = bytes.next_multiple_of(padding);
+        let Some(Allocators(of_device, of_host)) = &self.allocators else {
+            return Ok((driver()?.allocate(device, bytes)?, bytes));
+        };
+        let (allocate, context) = match device {
+            true => (of_device.dev_malloc, of_device.dev_ctx),
+            false => (of_host.pinned_malloc, of_host.pinned_ctx),
+        };
+        let mut address: *mut c_void = ptr::null_mut();
+        // SAFETY: by nvJPEG's contract the allocator has this type and writes the address.
+        let code = allocate.map(|allocate| unsafe { allocate(context, &raw mut address, bytes, stream) });
+        if code != Some(0) || address.is_null() {
+            return Err(Status::NVJPEG_STATUS_ALLOCATOR_FAILURE);
+        }
+        ALLOCATED[0].fetch_add(1, Ordering::Relaxed);
+        Ok((address as usize, bytes))
+    }
+
+    /// Frees memory that `allocate` has returned, after the work on a stream.
+    pub fn free(&self, device: bool, (address, bytes): (usize, usize), stream: cudaStream_t) -> Result<()> {
+        let Some(Allocators(of_device, of_host)) = &self.allocators else { return driver()?.free(device, address) };
+        let (free, context) = match device {
+            true => (of_device.dev_free, of_device.dev_ctx),
+            false => (of_host.pinned_free, of_host.pinned_ctx),
+        };
+        // SAFETY: by nvJPEG's contract the allocator has this type; the memory is from it.
+        let code = free.map(|free| unsafe { free(context, address as *mut c_void, bytes, stream) });
+        ALLOCATED[1].fetch_add(1, Ordering::Relaxed);
+        if code == Some(0) { Ok(()) } else { Err(Status::NVJPEG_STATUS_ALLOCATOR_FAILURE) }
+    }
 }
 
 pub struct Decoder {
@@ -106,6 +167,9 @@ pub struct StateInner {
     pub format: Option<nvjpegOutputFormat_t>,
     /// Memory for batches, on the device and pinned.
     pub scratch: Option<[Buffer; 2]>,
+    /// Whether memory was preallocated, and whether a batch was decoded.
+    pub is_preallocated: bool,
+    pub has_decoded: bool,
 }
 
 /// An image after the host phase.
@@ -113,6 +177,8 @@ pub struct StateInner {
 pub struct Phase {
     pub source: Source,
     pub checksum: u64,
+    /// Size of the decoded part.
+    pub size: Size,
     pub bytes: usize,
     /// The device buffer, once the transfer is queued.
     pub transferred_to: Option<Arc<Buffer>>,
@@ -120,11 +186,24 @@ pub struct Phase {
 
 pub struct JpegStream {
     pub handle: Arc<Handle>,
-    pub source: Mutex<Option<Source>>,
+    pub parsed: Mutex<Parsed>,
+}
+
+/// What a stream has parsed.
+#[derive(Clone, Default)]
+pub enum Parsed {
+    #[default]
+    Nothing,
+    Whole(Source),
+    Header(Source),
+    /// Parsing a header has failed, and no other call is allowed.
+    Unusable,
 }
 
 pub struct DecodeParams {
     /// Kept, so that the handle is known to be in use.
     pub _handle: Arc<Handle>,
     pub format: Mutex<nvjpegOutputFormat_t>,
+    /// The part that is decoded. `None`: all.
+    pub region: Mutex<Option<Rect>>,
 }

@@ -19,44 +19,66 @@ pub struct Touch {
 
 /// Device memory for an image.
 pub struct Destination {
-    address: usize,
-    pitch: usize,
-    size: Size,
+    planes: Vec<Plane>,
     /// Whether the image is written at all.
     is_written: bool,
     /// Whether the back end writes ahead of the stream's order.
     ahead: bool,
 }
 
+/// Device memory for one plane: rows of bytes.
+struct Plane {
+    address: usize,
+    pitch: usize,
+    row_bytes: usize,
+    rows: usize,
+}
+
 impl Destination {
-    /// The destination of an image. `None` if it is missing or its rows overlap.
+    /// The destination of an image in interleaved RGB. `None` if it is missing or its rows overlap.
     pub fn new(image: &nvjpegImage_t, size: Size, ahead: bool) -> Option<Self> {
+        Self::of(image, [Size::new(3 * size.width, size.height)].into_iter(), ahead)
+    }
+
+    /// The destination of planes of these sizes.
+    pub fn of_planes(image: &nvjpegImage_t, sizes: &[Size], ahead: bool) -> Option<Self> {
+        Self::of(image, sizes.iter().copied(), ahead)
+    }
+
+    fn of(image: &nvjpegImage_t, sizes: impl Iterator<Item = Size>, ahead: bool) -> Option<Self> {
         let is_written = *FAULT != Fault::Nothing;
-        let (address, pitch) = (image.channel[0] as usize, image.pitch[0]);
-        let to = Self { address, pitch, size, is_written, ahead: ahead && is_written };
-        (address != 0 && pitch >= to.row_bytes()).then_some(to)
+        let plane = |(i, size): (usize, Size)| {
+            let (address, pitch) = (*image.channel.get(i)? as usize, *image.pitch.get(i)?);
+            let (row_bytes, rows) = (size.width as usize, size.height as usize);
+            (address != 0 && pitch >= row_bytes).then_some(Plane { address, pitch, row_bytes, rows })
+        };
+        let planes = sizes.enumerate().map(plane).collect::<Option<Vec<_>>>()?;
+        Some(Self { planes, is_written, ahead: ahead && is_written })
     }
 
-    fn row_bytes(&self) -> usize {
-        3 * self.size.width as usize
+    /// Bytes of all rows.
+    pub fn len_bytes(&self) -> usize {
+        self.planes.iter().map(|plane| plane.row_bytes * plane.rows).sum()
     }
 
-    fn rows(&self) -> usize {
-        self.size.height as usize
-    }
-
-    fn touch(&self) -> Touch {
-        let bytes = (self.rows() - 1).saturating_mul(self.pitch).saturating_add(self.row_bytes());
-        Touch { address: self.address, bytes, ahead: self.ahead }
+    fn touches(&self) -> impl Iterator<Item = Touch> {
+        self.planes.iter().map(|plane| {
+            let bytes = (plane.rows - 1).saturating_mul(plane.pitch).saturating_add(plane.row_bytes);
+            Touch { address: plane.address, bytes, ahead: self.ahead }
+        })
     }
 
     /// # Safety
-    /// The destination may be written now, and a whole image may be read at `from`.
+    /// The destination may be written now, and `len_bytes` bytes may be read at `from`.
     unsafe fn write(&self, from: *const u8) {
-        for row in (0..self.rows()).filter(|_| self.is_written) {
-            let to = host(self.address + row * self.pitch) as *mut u8;
-            // SAFETY: the rows lie within the memory that the caller promises, as `touch` counts it.
-            unsafe { std::ptr::copy(from.add(row * self.row_bytes()), to, self.row_bytes()) };
+        let mut read = 0;
+        for Plane { address, pitch, row_bytes, rows } in &self.planes {
+            for row in (0..*rows).filter(|_| self.is_written) {
+                let to = host(address + row * pitch) as *mut u8;
+                // SAFETY: the rows lie within the memory that the caller promises, as `touches` counts it.
+                unsafe { std::ptr::copy(from.add(read + row * row_bytes), to, *row_bytes) };
+            }
+            read += rows * row_bytes;
         }
     }
 }
@@ -70,14 +92,6 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    pub fn row_bytes(&self) -> usize {
-        self.destination.row_bytes()
-    }
-
-    pub fn rows(&self) -> usize {
-        self.destination.rows()
-    }
-
     /// Never writes the image, as was reported of RTX 50 cards.
     pub fn forget(&mut self) {
         (self.destination.is_written, self.destination.ahead) = (false, false);
@@ -103,13 +117,14 @@ impl Work {
                 touches
             }
             Self::Finish { from, bytes, destination, .. } => {
-                vec![touch(*from, *bytes), destination.touch()]
+                let from = touch(*from, *bytes);
+                destination.touches().chain([from]).collect()
             }
             Self::Decode { images, .. } => images
                 .iter()
                 .flat_map(|image| {
                     let read = image.source.borrowed().map(|(address, bytes)| touch(address, bytes));
-                    std::iter::once(image.destination.touch()).chain(read)
+                    image.destination.touches().chain(read)
                 })
                 .collect(),
         }

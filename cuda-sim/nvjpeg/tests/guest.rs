@@ -26,8 +26,7 @@ use warpfeed::{
     view,
 };
 
-const PATHS: [JpegDecoder; 5] =
-    [JpegDecoder::Device, JpegDecoder::Auto, JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware];
+const PATHS: &[JpegDecoder] = JpegDecoder::ALL;
 
 fn start() -> Sim {
     static TWO: Once = Once::new();

@@ -41,9 +41,16 @@ fn images() -> EncodedImages {
 
 /// The pipeline of a seed.
 fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipeline> {
-    let paths = [JpegDecoder::Auto, JpegDecoder::Hardware, JpegDecoder::Hybrid, JpegDecoder::Device, JpegDecoder::Cpu];
+    let paths = [
+        JpegDecoder::Auto,
+        JpegDecoder::Hardware,
+        JpegDecoder::Hybrid,
+        JpegDecoder::Device,
+        JpegDecoder::Cpu,
+        JpegDecoder::HardwareDevice,
+    ];
     let builder = builder(source, seed).batch_size(3 + seed as usize % 3).on_error(OnError::Skip);
-    builder.jpeg_decoder(paths[seed as usize % 5]).device(device).build()
+    builder.jpeg_decoder(paths[seed as usize % 6]).device(device).build()
 }
 
 fn expected(source: &EncodedImages, seed: u64) -> Batches {
@@ -442,7 +449,7 @@ fn one_batch_of(images: &[Vec<u8>], decode: JpegDecoder, ops: impl Fn(PipelineBu
         (epoch.by_ref().map(|batch| of(batch.unwrap())).collect::<Vec<_>>(), epoch.stats())
     };
     let (want, _) = run(builder().device(Device::Cpu));
-    let (got, stats) = run(builder().device(Device::Cuda(0)).jpeg_decoder(decode));
+    let (got, stats) = run(builder().device(Device::Cuda(0)).jpeg_decoder(decode).hardware_share(1.0));
     assert!(got == want, "{decode:?}");
     stats
 }
@@ -453,7 +460,7 @@ fn plain(seed: u32) -> Vec<u8> {
     encode_jpeg(&image, &JpegOptions::default()).unwrap()
 }
 
-/// A header does not show how many scans follow. So the hardware decoder is asked with the whole image parsed.
+/// nvJPEG sees from a header alone neither how many scans follow nor that one lacks components.
 #[test]
 fn an_image_of_several_scans_costs_its_batch_nothing() {
     let sim = start();
@@ -582,8 +589,9 @@ fn the_pipelines_streams_have_the_priority_that_was_chosen() {
         assert!(pipeline.epoch(0).all(|batch| batch.is_ok()));
         sim.report().urgent_streams
     };
-    assert_eq!((urgent(None), urgent(Some(StreamPriority::Low))), (0, 0));
-    // The streams of kernels, Huffman codes, copies, each thread's decoder, and the hardware decoder.
+    // The engines' stream is urgent in any case.
+    assert_eq!((urgent(None), urgent(Some(StreamPriority::Low))), (1, 1));
+    // The streams of kernels, Huffman codes, copies, and each thread's decoder are so too.
     assert_eq!(urgent(Some(StreamPriority::High)), 5);
 }
 
@@ -786,7 +794,7 @@ fn the_default_stream_is_refused_while_a_stream_captures_that_it_waits_for() {
 #[test]
 fn a_pageable_pipeline_pins_nothing() {
     let (sim, source) = (start(), images());
-    for path in [JpegDecoder::Auto, JpegDecoder::Device, JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
+    for path in JpegDecoder::ALL.iter().copied() {
         for threads in [0, 2] {
             sim.reset(1);
             sim.pinned_limit(0);

@@ -8,11 +8,13 @@ mod sim;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverError};
 use nvjpeg::{
     Backend, BatchState, CudaStream as Stream, DecodeParams, Decoder, DecoderState, DeviceBuffer, Error, Flags, Handle,
-    Image, JpegStream, Library, PinnedBuffer, Status,
+    Image, JpegStream, Library, MemoryKind, MemorySource, PinnedBuffer, Status,
 };
 use sim::{Sim, folder, through_run};
+use std::ffi::c_void;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use warpfeed::image::{ChromaSampling, JpegColor, JpegOptions, Rect, Size, encode_jpeg, probe};
 
 #[derive(Debug)]
@@ -381,6 +383,137 @@ fn a_destination_that_is_too_small_is_refused() {
     let status = worker.decode(&bytes, &memory, 30, &stream).unwrap_err().status();
     assert_eq!(status, Some(Status::ExecutionFailed));
     assert!(sim.message().contains("nvjpegDecodeJpegDevice: 900 bytes"), "{}", sim.message());
+}
+
+/// Memory of the driver, which is counted.
+#[derive(Default)]
+struct Counted {
+    alive: Mutex<Vec<(MemoryKind, usize)>>,
+    /// Number of allocations that are still allowed.
+    left: AtomicI64,
+}
+
+// SAFETY: the memory is the driver's.
+unsafe impl MemorySource for Counted {
+    fn allocate(&self, kind: MemoryKind, size_bytes: usize, _stream: Stream) -> Option<*mut c_void> {
+        if self.left.fetch_sub(1, Ordering::Relaxed) <= 0 {
+            return None;
+        }
+        // SAFETY: a new allocation, of the right kind.
+        let address = unsafe {
+            match kind {
+                MemoryKind::Device => cudarc::driver::result::malloc_sync(size_bytes).ok()? as *mut c_void,
+                MemoryKind::Pinned => cudarc::driver::result::malloc_host(size_bytes, 0).ok()?,
+            }
+        };
+        self.alive.lock().unwrap().push((kind, address as usize));
+        Some(address)
+    }
+
+    unsafe fn free(&self, kind: MemoryKind, address: *mut c_void, _stream: Stream) -> bool {
+        let mut alive = self.alive.lock().unwrap();
+        let Some(at) = alive.iter().position(|known| *known == (kind, address as usize)) else { return false };
+        alive.remove(at);
+        // SAFETY: it was allocated above.
+        unsafe {
+            match kind {
+                MemoryKind::Device => cudarc::driver::result::free_sync(address as u64).is_ok(),
+                MemoryKind::Pinned => cudarc::driver::result::free_host(address).is_ok(),
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_comes_from_the_caller_and_goes_back() {
+    let sim = Sim::start();
+    let bytes = jpeg(Size::new(30, 10), &JpegOptions::default());
+    for left in 0..4 {
+        let stream = stream().unwrap();
+        let memory = Arc::new(Counted { left: AtomicI64::new(left), ..Counted::default() });
+        let flags = Flags::UPSAMPLING_WITH_INTERPOLATION;
+        let handle = Handle::with_memory(&library(), Backend::Hardware, flags, memory.clone()).unwrap();
+        handle.pad_memory(1 << 16, 1 << 16).unwrap();
+        let mut state = BatchState::new(&handle).unwrap();
+        let image_memory = stream.alloc_zeros::<u8>(900).unwrap();
+        stream.synchronize().unwrap();
+        // SAFETY: the state is new; all is kept until the stream is synchronised.
+        let decoded = unsafe {
+            state
+                .preallocate(1, 1, 1)
+                .and_then(|()| state.initialize(1, 1))
+                .and_then(|()| state.decode(&[&bytes], &[image(&image_memory, 30)], raw(&stream)))
+        };
+        stream.synchronize().unwrap();
+        if left < 2 {
+            assert_eq!(decoded.unwrap_err().status(), Some(Status::AllocatorFailure), "{left}");
+        } else {
+            // There is room for larger images in what was padded.
+            decoded.unwrap();
+            assert_eq!(memory.alive.lock().unwrap().len(), 2);
+            assert!(stream.clone_dtoh(&image_memory).unwrap() == expected(&bytes));
+            stream.synchronize().unwrap();
+        }
+        drop((state, handle));
+        assert!(memory.alive.lock().unwrap().is_empty(), "{left}");
+        assert_eq!(sim.message(), "");
+    }
+}
+
+#[test]
+fn memory_is_preallocated_before_the_first_batch() {
+    let sim = Sim::start();
+    let (stream, bytes) = (stream().unwrap(), jpeg(Size::new(30, 10), &JpegOptions::default()));
+    let mut state = BatchState::new(&handle(Backend::Hardware).unwrap()).unwrap();
+    let memory = stream.alloc_zeros::<u8>(900).unwrap();
+    stream.synchronize().unwrap();
+    // SAFETY: the state is idle; all is kept until the stream is synchronised.
+    let late = unsafe {
+        state.initialize(1, 1).unwrap();
+        state.decode(&[&bytes], &[image(&memory, 30)], raw(&stream)).unwrap();
+        stream.synchronize().unwrap();
+        state.preallocate(1, 30, 10)
+    };
+    assert!(late.is_err() && sim.message().contains("before a state's first batch"), "{}", sim.message());
+}
+
+#[test]
+fn a_header_is_for_questions_and_a_refused_one_makes_the_parser_unusable() {
+    let sim = Sim::start();
+    let bytes = jpeg(Size::new(30, 10), &JpegOptions::default());
+    let mut worker = Worker::new(Backend::Hybrid).unwrap();
+    let header = worker.parser.parse_header(&bytes).unwrap();
+    assert_eq!(header.size().unwrap(), nvjpeg::Size { width_px: 30, height_px: 10 });
+    assert!(header.is_for_batches().unwrap());
+    assert!(worker.state.decode_host(&worker.params, &header).is_err());
+    assert!(sim.message().contains("only the header was parsed"), "{}", sim.message());
+
+    sim.reset(0);
+    let mut worker = Worker::new(Backend::Hybrid).unwrap();
+    assert_eq!(worker.parser.parse_header(b"no image").unwrap_err().status(), Some(Status::BadJpeg));
+    assert!(worker.parser.parse(&bytes).is_err());
+    assert!(sim.message().contains("unusable since it refused a header"), "{}", sim.message());
+}
+
+#[test]
+fn without_interpolation_only_images_with_whole_chroma_keep_their_bytes() {
+    let _sim = Sim::start();
+    for sampling in [ChromaSampling::S444, ChromaSampling::S420, ChromaSampling::S422] {
+        let bytes = jpeg(Size::new(30, 10), &JpegOptions { sampling, ..JpegOptions::default() });
+        let stream = stream().unwrap();
+        let handle = Handle::new(&library(), Backend::Hardware, Flags::NONE).unwrap();
+        let (mut state, memory) = (BatchState::new(&handle).unwrap(), stream.alloc_zeros::<u8>(900).unwrap());
+        stream.synchronize().unwrap();
+        // SAFETY: the state is new; all is kept until the stream is synchronised.
+        unsafe {
+            state.initialize(1, 1).unwrap();
+            state.decode(&[&bytes], &[image(&memory, 30)], raw(&stream)).unwrap();
+        }
+        stream.synchronize().unwrap();
+        let equal = stream.clone_dtoh(&memory).unwrap() == expected(&bytes);
+        assert_eq!(equal, sampling == ChromaSampling::S444, "{sampling:?}");
+        stream.synchronize().unwrap();
+    }
 }
 
 #[test]

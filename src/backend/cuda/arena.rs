@@ -150,7 +150,7 @@ impl Block for Arc<HostMemory> {
 }
 
 /// A copy of encoded bytes in host memory. It is pinned if the arena's memory is.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Held {
     host: Arc<HostMemory>,
     offset: usize,

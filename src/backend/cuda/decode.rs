@@ -2,18 +2,19 @@
 
 use super::arena::CHUNK_BYTES;
 use super::buffers::Buffers;
-use super::hardware;
+use super::engines::{self, EngineOptions, Engines, HardwareJob};
 use super::in_flight::InFlight;
 use super::jpeg::{self, DeviceDecoder, Encoded, Job};
 use super::lower::{DeviceImage, Spare, descriptors_bytes, packed_bytes, stages_bytes};
 use super::masks;
-use super::nvjpeg::{HardwareDecoder, HardwareJob, Nvjpeg, Queued, WorkerDecoder};
+use super::nvjpeg::{Nvjpeg, Queued};
 use super::route::{Route, Router};
 use super::streams::Streams;
 use super::worker::Worker;
 use crate::backend::{Executor, Given, HeldImage, PlannedSample, RunOptions, Settled};
-use crate::cuda::driver::Scoped;
+use crate::cuda::driver::{Context, Scoped};
 use crate::decode::{Format, Header, Input, Reason, has_end};
+use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
 use crate::ops::descriptors::MixupSample;
 use crate::plan::{Plan, decoded_by};
@@ -33,7 +34,7 @@ pub(super) struct Source {
 pub(super) enum By {
     Cpu,
     Hybrid,
-    /// The hardware decoder, later, with other images of the batch.
+    /// The engines of the hardware decoder, later, with other images.
     Hardware(HardwareJob),
     /// The crate's own kernels, later, with other images of the batch.
     Device(Box<Job>),
@@ -68,6 +69,7 @@ pub(super) struct Decoders {
     options: Arc<RunOptions>,
     router: Router,
     nvjpeg: Option<Scoped<Nvjpeg>>,
+    engines: Option<Engines>,
     pub(super) own: DeviceDecoder,
     /// Buffers for encoded bytes.
     pub(super) buffers: Buffers,
@@ -80,20 +82,30 @@ impl Decoders {
     /// # Errors
     /// [`Error::Device`] if a decoder that the path names is missing.
     pub(super) fn open(options: &Arc<RunOptions>, own: DeviceDecoder, streams: &Arc<Streams>) -> Result<Self> {
-        let nvjpeg = Nvjpeg::open(&streams.context, options.jpeg_decoder, options.stream_priority)?;
-        let router = Router::new(options.jpeg_decoder, options.threads);
+        let (nvjpeg, engines) = open_nvjpeg(&streams.context, options.jpeg_decoder, options.stream_priority)?;
+        let router = Router::new(options.jpeg_decoder, options.hardware_share, options.threads);
         let buffers = Buffers::new(options.batch_images * options.batches_at_a_time());
-        Ok(Self { options: Arc::clone(options), router, nvjpeg, own, buffers, streams: Arc::clone(streams) })
+        let (options, streams) = (Arc::clone(options), Arc::clone(streams));
+        Ok(Self { options, router, nvjpeg, engines, own, buffers, streams })
     }
 
-    /// The device's hardware decoder, if the pipeline uses one.
-    fn hardware(&self) -> Option<&HardwareDecoder> {
-        self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.hardware.as_ref())
+    /// Waits until all decoders are open.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the hardware decoder is missing.
+    pub(super) fn wait_until_open(&self) -> Result<()> {
+        self.engines.as_ref().map_or(Ok(()), Engines::wait_until_open)
     }
 
     /// Makes a worker for the calling thread.
     pub(super) fn worker(&self) -> Result<Worker> {
-        self.nvjpeg.as_ref().map(|nvjpeg| nvjpeg.worker(&self.streams.context)).transpose().map(Worker::new)
+        let hybrid = self.nvjpeg.as_ref().map(|nvjpeg| nvjpeg.worker(&self.streams.context)).transpose()?;
+        Ok(Worker::new(hybrid, self.engines.as_ref().and_then(Engines::parser)))
+    }
+
+    /// Leaves the image of a prepared sample to the engines.
+    pub(super) fn put_on_engines(&self, batch: &InFlight, sample: usize, job: HardwareJob) -> Result<()> {
+        self.engines.as_ref().map_or(Ok(()), |engines| batch.put_on_engines(engines, sample, job))
     }
 
     /// Decodes an image, or leaves it to a decoder on the device that decodes the batch together.
@@ -114,30 +126,50 @@ impl Decoders {
                 return Ok(Source { image, by: By::Cpu, spare: None });
             }
         };
-        let start = Instant::now();
         let masks_bytes = masks.iter().map(masks::most_bytes).sum();
-        let route = self.router.route(header, later);
-        let (mut encoded, mut spare) = match route {
-            Route::Device => match self.own.take(worker, batch, encoded, sample, masks_bytes)? {
+        let (mut encoded, mut spare, mut route) = (encoded, None, Route::Device);
+        // Images on the device are those that the crate's own decoder has decoded before.
+        if let Encoded::Held(held) = encoded {
+            route = self.router.route(header, held.bytes().len(), later);
+            if route == Route::Hardware {
+                route = self.router.without_hardware(header, later);
+                if worker.engines.as_mut().is_some_and(|engines| engines.takes(held.bytes(), header)) {
+                    let for_memory = worker.decoded.for_memory;
+                    let whole = Rect::full(size);
+                    if let Some(image) = self.room(worker, batch, &held, (header, whole), plans, masks_bytes)? {
+                        let (destination, luma) = (image.address, header.sampling[0]);
+                        let (encoded, planes) = (batch.arena.hold(held.bytes())?, [(0, 0); 3]);
+                        let job = HardwareJob { encoded, destination, planes, size, luma };
+                        self.buffers.give(held.into_buffer());
+                        return Ok(Source { image, by: By::Hardware(job), spare });
+                    }
+                    match route {
+                        // It would need as much memory.
+                        Route::Hybrid => route = Route::Cpu,
+                        _ => worker.decoded.for_memory = for_memory,
+                    }
+                }
+            }
+            encoded = Encoded::Held(held);
+        }
+        if route == Route::Device {
+            let start = Instant::now();
+            match self.own.take(worker, batch, encoded, sample, masks_bytes)? {
                 Ok(source) => {
                     self.router.handing_over_took(start.elapsed());
                     return Ok(source);
                 }
-                Err(back) => back,
-            },
-            _ => (encoded.into_host(&self.streams)?, None),
-        };
-        if route != Route::Device
-            && let Some((image, nvjpeg)) =
-                self.whole_image(worker, batch, &encoded, (header, route), plans, masks_bytes)?
+                Err((held, room)) => (encoded, spare) = (Encoded::Held(held), room),
+            }
+        }
+        let mut encoded = encoded.into_host(&self.streams)?;
+        if route == Route::Hybrid
+            && let Some(region) = worker.nvjpeg.as_ref().map(|nvjpeg| nvjpeg.region(header, part))
+            && let Some(image) = self.room(worker, batch, &encoded, (header, region), plans, masks_bytes)?
+            && let Some(nvjpeg) = worker.nvjpeg.as_mut()
         {
             let destination = image.address;
-            if route == Route::Hardware && nvjpeg.is_for_hardware(encoded.bytes(), size) {
-                let job = HardwareJob { encoded: batch.arena.hold(encoded.bytes())?, destination, size };
-                self.buffers.give(encoded.into_buffer());
-                return Ok(Source { image, by: By::Hardware(job), spare });
-            }
-            match nvjpeg.decode(encoded, destination, size) {
+            match nvjpeg.decode(encoded, destination, (size, region)) {
                 Ok(Queued { event, buffer }) => {
                     worker.decoded.hybrid += 1;
                     buffer.into_iter().for_each(|buffer| self.buffers.give(buffer));
@@ -145,7 +177,7 @@ impl Decoders {
                     return Ok(Source { image, by: By::Hybrid, spare });
                 }
                 // Whatever the reason for nvJPEG's refusal, the CPU decides whether the image is bad.
-                Err(back) => (encoded, spare) = (back, Some((destination, packed_bytes(size)))),
+                Err(back) => (encoded, spare) = (back, Some((destination, packed_bytes(region.size())))),
             }
         }
         let start = Instant::now();
@@ -203,37 +235,31 @@ impl Decoders {
         Ok(Source { image, by: By::Cpu, spare })
     }
 
-    /// Returns device memory for a whole image and the worker's nvJPEG decoder. `None` if the CPU is to decode the
-    /// image, for example because the batch's share of memory has no room for the whole image: the CPU uploads only the
-    /// needed part.
-    fn whole_image<'a>(
+    /// Returns device memory for a region of an image. `None` if another decoder is to decode the image, for example
+    /// because the batch's share of memory has no room for the region: the CPU uploads only the needed part.
+    fn room(
         &self,
-        worker: &'a mut Worker,
+        worker: &mut Worker,
         batch: &InFlight,
         encoded: &HeldImage,
-        (header, route): (&Header, Route),
+        (header, part): (&Header, Rect),
         plans: &[Plan<'_>],
         masks_bytes: usize,
-    ) -> Result<Option<(DeviceImage, &'a mut WorkerDecoder)>> {
-        let size = header.size;
-        let Worker { nvjpeg, decoded, .. } = worker;
-        let Some(nvjpeg) = nvjpeg.as_mut().filter(|_| route != Route::Cpu) else { return Ok(None) };
+    ) -> Result<Option<DeviceImage>> {
         // nvJPEG may fill in a missing end. The CPU decides whether the image is acceptable.
         if !has_end(encoded.bytes(), header) {
             return Ok(None);
         }
         // This sample's plans need memory for their stages, in addition to the memory of the other samples and of the
-        // whole image.
-        let own_bytes = if plans.len() > 1 { 0 } else { packed_bytes(size) };
+        // region.
+        let region_bytes = packed_bytes(part.size());
+        let own_bytes = if plans.len() > 1 { 0 } else { region_bytes };
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, own_bytes)).sum();
         let left_bytes = needed_bytes(&self.options, batch, plans, masks_bytes).saturating_add(stages_bytes);
-        match batch.arena.scratch_sparing(packed_bytes(size), left_bytes) {
-            Ok(address) => {
-                let image = DeviceImage { address, pitch_bytes: 3 * size.width, whole: size, part: Rect::full(size) };
-                Ok(Some((image, nvjpeg)))
-            }
+        match batch.arena.scratch_sparing(region_bytes, left_bytes) {
+            Ok(address) => Ok(Some(DeviceImage { address, pitch_bytes: 3 * part.width, whole: header.size, part })),
             Err(Error::OutOfDeviceMemory { .. }) => {
-                decoded.for_memory += 1;
+                worker.decoded.for_memory += 1;
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -245,10 +271,11 @@ impl Decoders {
     /// # Errors
     /// Any error ends the epoch; the batch must then be abandoned.
     pub(super) fn settle(&self, (host, worker): (&mut Executor, &mut Worker), batch: &mut InFlight) -> Result<Settled> {
-        let mut settled = self.own.settle((host, worker), batch, &self.buffers)?;
-        if let Some(hardware) = self.hardware() {
-            settled += hardware::settle(hardware, (host, worker), batch, &self.streams, self.options.how())?;
+        if let Some(engines) = batch.engines_mut() {
+            engines.hurry();
         }
+        let mut settled = self.own.settle((host, worker), batch, &self.buffers)?;
+        settled += engines::settle((host, worker), batch, &self.streams, self.options.how())?;
         Ok(settled)
     }
 
@@ -266,9 +293,9 @@ impl Decoders {
     pub(super) fn learn(&self, batch: &mut InFlight) -> Result<()> {
         self.collect(batch);
         if batch.on_hardware > 0
-            && let Some(hardware) = batch.hardware_mut()
+            && let Some(engines) = batch.engines_mut()
         {
-            hardware.ended().synchronize()?;
+            engines.ended().synchronize()?;
         }
         let images = batch.on_device;
         if let Some(time_ms) = batch.decoding_mut().as_ref().filter(|_| images > 0).and_then(jpeg::Decoding::took_ms) {
@@ -277,8 +304,30 @@ impl Decoders {
         Ok(())
     }
 
-    /// Waits for all work of the hardware decoder.
+    /// Waits for all work of the engines.
     pub(super) fn synchronize(&self) -> Result<()> {
-        self.hardware().map_or(Ok(()), |hardware| hardware.stream.synchronize())
+        self.engines.as_ref().map_or(Ok(()), Engines::synchronize)
     }
+}
+
+/// Opens what a path needs of nvJPEG: the hybrid decoder, and in the background the engines of the hardware decoder.
+///
+/// # Errors
+/// [`Error::Device`] that names the missing part.
+pub(super) fn open_nvjpeg(
+    context: &Context,
+    path: JpegDecoder,
+    priority: StreamPriority,
+) -> Result<(Option<Scoped<Nvjpeg>>, Option<Engines>)> {
+    let (hybrid, hardware) = match path {
+        JpegDecoder::Auto | JpegDecoder::Device | JpegDecoder::Cpu => return Ok((None, None)),
+        JpegDecoder::Hybrid => (true, false),
+        JpegDecoder::Hardware => (true, true),
+        JpegDecoder::HardwareDevice => (false, true),
+    };
+    let library = nvjpeg::Library::load()?;
+    let engines = || Engines::open(context, library.clone(), EngineOptions::default());
+    let engines = hardware.then(engines).transpose()?;
+    let nvjpeg = hybrid.then(|| Nvjpeg::open(context, &library, priority)).transpose()?;
+    Ok((nvjpeg, engines))
 }

@@ -63,6 +63,7 @@ impl Gpu {
         let free = || driver::check("cuMemGetInfo", context.mem_get_info()).map(|(free, _)| free);
         let limit = Limit::new(ordinal, options.device_memory_bytes, free)?;
         let in_flight = options.batches_at_a_time();
+        decoders.wait_until_open()?;
         options.entry_points.iter().for_each(|store| store.for_devices(true));
         Ok(Self {
             options: Arc::clone(options),
@@ -94,7 +95,8 @@ impl Gpu {
     }
 
     /// Abandons a batch, after waiting for its work.
-    fn give_up(&self, batch: InFlight) {
+    fn give_up(&self, mut batch: InFlight) {
+        batch.engines_mut().into_iter().for_each(|engines| engines.give_up());
         let decoded = batch.decoding().iter().try_for_each(|event| event.synchronize());
         let waited = decoded.and_then(|()| self.decoders.synchronize()).and_then(|()| self.streams.synchronize());
         // If waiting fails, the context has failed, and its work with it. The memory is not reused.

@@ -2,14 +2,14 @@
 
 use super::arena::Arena;
 use super::decode::labeled_bytes;
+use super::engines::{Engines, HardwareJob, Tracker};
 use super::jpeg::{Decoding, Job};
 use super::kernel::Call;
 use super::limits::Limit;
 use super::lock;
 use super::masks::MovedMask;
-use super::nvjpeg::{HardwareBatch, HardwareJob};
 use crate::backend::RunOptions;
-use crate::cuda::driver::{Context, Event, Scoped};
+use crate::cuda::driver::{Context, Event};
 use crate::error::Result;
 use crate::ops::kernel::Descriptor;
 use crate::raster::Size;
@@ -23,7 +23,7 @@ pub(super) struct Prepared {
     /// The calls of each of its images.
     pub(super) calls: Vec<Vec<Call>>,
     pub(super) masks: Vec<MovedMask>,
-    /// The encoded image, if the hardware decoder decodes it with others of its batch.
+    /// The encoded image, if the engines decode it with others. They get it when the sample is in its batch.
     pub(super) hardware_job: Option<HardwareJob>,
     /// The encoded image, if the kernels decode it with others of its batch.
     pub(super) jpeg_job: Option<Box<Job>>,
@@ -33,6 +33,8 @@ pub(super) struct Prepared {
 pub(crate) struct InFlight {
     /// Tells this use of the memory from others.
     pub(super) number: u64,
+    /// The images on the engines. Dropped before their memory.
+    engines: Mutex<Option<OnEngines>>,
     pub(super) arena: Arena,
     prepared: Mutex<Vec<Option<Prepared>>>,
     /// Number of samples that are still missing.
@@ -43,12 +45,20 @@ pub(crate) struct InFlight {
     pub(super) done: Event,
     /// Passes when the staged pieces have arrived on the device.
     pub(super) uploaded: Event,
-    hardware: Mutex<Option<Scoped<HardwareBatch>>>,
-    /// Number of images that the hardware decoder is working on.
+    /// Number of images that the engines are working on.
     pub(super) on_hardware: usize,
     jpeg: Mutex<Option<Decoding>>,
     /// Number of images that the kernels decode.
     pub(super) on_device: usize,
+}
+
+/// Images on the engines. When this is dropped, no image is left that they have not begun.
+struct OnEngines(Arc<Tracker>);
+
+impl Drop for OnEngines {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
 }
 
 impl InFlight {
@@ -56,13 +66,13 @@ impl InFlight {
     pub(super) fn new(context: &Context, (limit_bytes, limit): (usize, &Arc<Limit>), pinned: bool) -> Result<Self> {
         Ok(Self {
             number: 0,
+            engines: Mutex::default(),
             arena: Arena::new(context, limit_bytes, pinned).part_of(limit),
             prepared: Mutex::default(),
             unprepared: AtomicUsize::new(0),
             decoding: Mutex::default(),
             done: Event::new(context)?,
             uploaded: Event::new(context)?,
-            hardware: Mutex::default(),
             on_hardware: 0,
             jpeg: Mutex::default(),
             on_device: 0,
@@ -124,9 +134,23 @@ impl InFlight {
         self.samples_mut().iter().flatten().map(of).sum()
     }
 
-    /// The hardware decoder's state for this batch.
-    pub(super) fn hardware_mut(&mut self) -> &mut Option<Scoped<HardwareBatch>> {
-        self.hardware.get_mut().unwrap_or_else(PoisonError::into_inner)
+    /// Leaves the image of a sample to the engines.
+    pub(super) fn put_on_engines(&self, engines: &Engines, sample: usize, job: HardwareJob) -> Result<()> {
+        let tracker = {
+            let mut known = lock(&self.engines);
+            match &*known {
+                Some(OnEngines(tracker)) => Arc::clone(tracker),
+                None => Arc::clone(&known.insert(OnEngines(engines.tracker()?)).0),
+            }
+        };
+        engines.queue(&tracker, sample, job);
+        Ok(())
+    }
+
+    /// What is known of the images on the engines. `None` if no batch in this memory had any.
+    pub(super) fn engines_mut(&mut self) -> Option<&Arc<Tracker>> {
+        let engines = self.engines.get_mut().unwrap_or_else(PoisonError::into_inner);
+        engines.as_ref().map(|OnEngines(tracker)| tracker)
     }
 
     /// The state of the crate's own decoder for this batch.

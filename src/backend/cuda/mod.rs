@@ -24,21 +24,21 @@
 //!
 //! # Decoders
 //!
-//! `route` chooses between the crate's own decoder (`jpeg`), nvJPEG (`nvjpeg`, `hardware`) and the CPU. With nvJPEG the
-//! header alone chooses, so that a run repeats itself on the same card. A file without its end marker always goes to
+//! `route` chooses between the crate's own decoder (`jpeg`), nvJPEG (`nvjpeg`, `engines`) and the CPU. With nvJPEG the
+//! header and the length alone choose, so that a run repeats itself on the same card. A file without its end marker always goes to
 //! the CPU.
 //!
 //! The hardware decoder's failures are known only when the batch is complete. So it never gets a substitute for a bad
-//! sample, and each worker parses the whole image for it.
+//! sample.
 
 mod arena;
 mod batches;
 mod buffers;
 pub(crate) mod cards;
 mod decode;
+pub(crate) mod engines;
 pub(crate) mod fatbin;
 mod gpu;
-mod hardware;
 mod in_flight;
 pub(crate) mod jpeg;
 mod kernel;

@@ -1,26 +1,25 @@
-//! nvJPEG's hybrid decoder of each worker, and hardware decoder.
+//! nvJPEG's hybrid decoder of each worker.
 #![allow(unsafe_code)]
 
-use super::arena::Held;
-use super::lock;
 use crate::backend::HeldImage;
 use crate::cuda::driver::{self, Context, Event, Scoped, Stream};
-use crate::device::{JpegDecoder, StreamPriority};
+use crate::decode::Header;
+use crate::device::StreamPriority;
 use crate::error::{Error, Result};
-use crate::raster::Size;
+use crate::raster::{Rect, Size};
 use nvjpeg::{
-    Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, Jpeg, JpegStream,
-    Library, PinnedBuffer,
+    Backend, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, Jpeg, JpegStream, Library,
+    PinnedBuffer, Region, Status,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Number of images that a worker has on the device while it decodes the next one's Huffman codes.
 pub(super) const RING: usize = 3;
 /// For images with more pixels, the device also decodes Huffman codes. DALI has the same threshold
 /// (`hybrid_huffman_threshold`).
 const GPU_HYBRID_PX: u64 = 1_000_000;
-/// Memory is reserved for at most this many times the pixels of the batch.
-const MOST_RESERVED: u64 = 8;
+/// Pixels around a region that are decoded too: before nvJPEG 13.2 those at its sides may be wrong.
+const MARGIN_PX: u32 = 8;
 /// Largest number of pixels for which a slot reserves memory.
 const MOST_RESERVED_PX: usize = 4 << 20;
 
@@ -36,11 +35,10 @@ impl From<nvjpeg::Error> for Error {
     }
 }
 
-/// nvJPEG on one device.
+/// nvJPEG's hybrid decoder on one device.
 pub(super) struct Nvjpeg {
     handle: Handle,
     decoders: Decoders,
-    pub(super) hardware: Option<HardwareDecoder>,
     /// The priority of all streams.
     priority: StreamPriority,
 }
@@ -54,45 +52,31 @@ struct Decoders {
     gpu_hybrid: Option<Decoder>,
 }
 
-/// The device's hardware decoder.
-pub(super) struct HardwareDecoder {
-    handle: Handle,
-    pub(super) stream: Stream,
-    /// Held by the thread that queues a batch: batches that are finished at the same time are queued one after the
-    /// other, each between its own events.
-    turn: Mutex<()>,
-}
-
 impl Nvjpeg {
-    /// Opens nvJPEG for `path`; `None` if the path does not use it.
+    /// Opens the hybrid decoder.
     ///
     /// # Errors
     /// [`Error::Device`] that names the missing part.
-    pub(super) fn open(context: &Context, path: JpegDecoder, priority: StreamPriority) -> Result<Option<Scoped<Self>>> {
-        let has_hardware = match path {
-            JpegDecoder::Auto | JpegDecoder::Device | JpegDecoder::Cpu => return Ok(None),
-            JpegDecoder::Hybrid => false,
-            JpegDecoder::Hardware => true,
-        };
+    pub(super) fn open(context: &Context, library: &Library, priority: StreamPriority) -> Result<Scoped<Self>> {
         let _entered = driver::enter(context)?;
-        let library = Library::load()?;
-        // Chroma is interpolated as in libjpeg. Before CUDA 12.1 this flag did not exist.
-        let handle = Handle::new(&library, Backend::Default, Flags::UPSAMPLING_WITH_INTERPOLATION)
-            .or_else(|_| Handle::new(&library, Backend::Default, Flags::NONE))?;
+        // Chroma is interpolated as in libjpeg.
+        let flags = Flags::UPSAMPLING_WITH_INTERPOLATION;
+        let handle = Handle::new(library, Backend::Default, flags).or_else(|error| match error.status() {
+            // Before CUDA 12.1 the flag did not exist.
+            Some(Status::InvalidParameter) => Handle::new(library, Backend::Default, Flags::NONE),
+            _ => Err(error),
+        })?;
         let hybrid = Decoder::new(&handle, Backend::Hybrid)?;
         let gpu_hybrid = Decoder::new(&handle, Backend::GpuHybrid).ok();
-        let hardware = has_hardware.then(|| HardwareDecoder::open(context, &library, priority)).transpose()?;
-        let nvjpeg = Self { handle, decoders: Decoders { hybrid, gpu_hybrid }, hardware, priority };
-        Ok(Some(Scoped::new(context, nvjpeg)))
+        let nvjpeg = Self { handle, decoders: Decoders { hybrid, gpu_hybrid }, priority };
+        Ok(Scoped::new(context, nvjpeg))
     }
 
     /// Makes the decoders of one worker.
     pub(super) fn worker(&self, context: &Context) -> Result<Scoped<WorkerDecoder>> {
-        let hardware = self.hardware.as_ref().map(|hardware| JpegStream::new(&hardware.handle)).transpose()?;
         let decoder = WorkerDecoder {
             slots: (0..RING).map(|_| None).collect(),
             next: 0,
-            hardware,
             handle: self.handle.clone(),
             decoders: self.decoders.clone(),
             queued: Arc::new(Event::new(context)?),
@@ -103,119 +87,10 @@ impl Nvjpeg {
     }
 }
 
-impl HardwareDecoder {
-    fn open(context: &Context, library: &Library, priority: StreamPriority) -> Result<Self> {
-        let handle = Handle::new(library, Backend::Hardware, Flags::UPSAMPLING_WITH_INTERPOLATION)
-            .or_else(|_| Handle::new(library, Backend::Hardware, Flags::NONE))
-            .map_err(|error| {
-                let reason = nvjpeg::probe_nvcuvid().err().map_or_else(
-                    || "this device may have none".to_owned(),
-                    |_| "libnvcuvid.so.1 is missing: a container needs the driver capability `video`".to_owned(),
-                );
-                Error::Device { call: "open the hardware decoder".to_owned(), message: format!("{error}; {reason}") }
-            })?;
-        // Versions before CUDA 11.8 cannot tell the number of engines; they only refuse.
-        if handle.hardware_decoders().is_ok_and(|found| found.engines == 0) {
-            let message = "this device has none: use --jpeg-decoder auto".to_owned();
-            return Err(Error::Device { call: "open the hardware decoder".to_owned(), message });
-        }
-        Ok(Self { handle, stream: Stream::new(context, priority)?, turn: Mutex::default() })
-    }
-
-    /// Makes the state of a batch in the hardware decoder.
-    pub(super) fn batch(&self, context: &Context) -> Result<Scoped<HardwareBatch>> {
-        let state = BatchState::new(&self.handle)?;
-        let (ended, none) = (Event::new(context)?, Size::new(0, 0));
-        Ok(Scoped::new(context, HardwareBatch { state, initialized: 0, reserved: (0, none), ended }))
-    }
-}
-
-/// An image for the hardware decoder.
-pub(super) struct HardwareJob {
-    pub(super) encoded: Held,
-    /// Device memory for the whole image, without gaps between rows. The host knows it to be idle, because Hopper's
-    /// hardware decoder does not wait for work queued earlier.
-    pub(super) destination: u64,
-    pub(super) size: Size,
-}
-
-/// The state of one in-flight batch in the hardware decoder.
-pub(super) struct HardwareBatch {
-    state: BatchState,
-    initialized: usize,
-    /// The number and size of images that nvJPEG has reserved memory for.
-    reserved: (usize, Size),
-    ended: Event,
-}
-
-impl HardwareBatch {
-    /// Queues the decoding of `jobs` on the hardware decoder's stream.
-    ///
-    /// # Safety
-    /// No earlier batch of this state is running. The jobs stay unchanged until the work is done.
-    pub(super) unsafe fn decode(&mut self, hardware: &HardwareDecoder, jobs: &[&HardwareJob]) -> Result<()> {
-        let encoded: Vec<&[u8]> = jobs.iter().map(|job| job.encoded.bytes()).collect();
-        let images: Vec<Image> = jobs
-            .iter()
-            .map(|job| Image::interleaved(job.destination as *mut u8, 3 * job.size.width as usize))
-            .collect();
-        let _turn = lock(&hardware.turn);
-        // SAFETY: no batch is running, by contract.
-        unsafe { self.reserve(jobs)? };
-        // SAFETY: destinations are as large as the images are by their headers, which nvJPEG itself has read
-        // (`WorkerDecoder::is_for_hardware`). They are idle and do not overlap. The rest is the contract.
-        let queued = unsafe { self.state.decode(&encoded, &images, hardware.stream.raw().cast()) };
-        self.ended.record(&hardware.stream)?;
-        if queued.is_err() {
-            self.initialized = 0;
-        }
-        Ok(queued?)
-    }
-
-    /// Prepares the state for a batch and reserves memory for its images. Memory that nvJPEG allocates while it decodes
-    /// makes the device wait.
-    ///
-    /// # Safety
-    /// No earlier batch of this state is running.
-    unsafe fn reserve(&mut self, jobs: &[&HardwareJob]) -> Result<()> {
-        if self.initialized != jobs.len() {
-            self.initialized = 0;
-            // SAFETY: no batch is running, by contract.
-            unsafe { self.state.initialize(jobs.len(), 1)? };
-            self.initialized = jobs.len();
-        }
-        let most = |side: fn(&Size) -> u32| jobs.iter().map(|job| side(&job.size)).max().unwrap_or(1);
-        let (width, height) = (most(|size| size.width), most(|size| size.height));
-        let (images, size) = self.reserved;
-        if jobs.len() > images || width > size.width || height > size.height {
-            // Half as wide and high again, so that slightly larger images need no new memory.
-            let roomy = |side: u32, had: u32| had.max(side.saturating_add(side / 2));
-            let size = Size::new(roomy(width, size.width), roomy(height, size.height));
-            let images = jobs.len().max(images);
-            self.reserved = (images, size);
-            let pixels: u64 = jobs.iter().map(|job| job.size.area_px()).sum();
-            // Nothing is reserved if a few images are much larger than the others. Then, or if reserving fails,
-            // decoding allocates memory as it needs it.
-            if size.area_px().saturating_mul(images as u64) <= MOST_RESERVED.saturating_mul(pixels) {
-                // SAFETY: no batch is running, by contract.
-                let _ = unsafe { self.state.preallocate(images, size.width, size.height) };
-            }
-        }
-        Ok(())
-    }
-
-    /// The event after the batch.
-    pub(super) fn ended(&self) -> &Event {
-        &self.ended
-    }
-}
-
-/// One worker's part of nvJPEG: its hybrid decoder, and the parser for the hardware decoder.
+/// One worker's hybrid decoder.
 pub(super) struct WorkerDecoder {
     slots: Vec<Option<Slot>>,
     next: usize,
-    /// Parses images for the hardware decoder, if there is one.
-    hardware: Option<JpegStream>,
     handle: Handle,
     decoders: Decoders,
     /// Passes when all work queued on the stream is done.
@@ -232,6 +107,8 @@ struct Slot {
     on_gpu: bool,
     parser: JpegStream,
     params: DecodeParams,
+    /// The region in the parameters.
+    region: Option<Region>,
     encoded: Option<HeldImage>,
     done: Event,
 }
@@ -254,7 +131,7 @@ impl Slot {
         let gpu_hybrid = decoders.gpu_hybrid.as_ref().map(DecoderState::new).transpose()?;
         let params = DecodeParams::new(handle)?;
         let (parser, done) = (JpegStream::new(handle)?, Event::new(context)?);
-        Ok(Self { hybrid, gpu_hybrid, on_gpu: false, parser, params, encoded: None, done })
+        Ok(Self { hybrid, gpu_hybrid, on_gpu: false, parser, params, region: None, encoded: None, done })
     }
 }
 
@@ -277,30 +154,28 @@ fn state<'a>(
 }
 
 impl WorkerDecoder {
-    /// Whether the hardware decoder takes the image and reads the same size from it. The size must match because the
-    /// destination has this size. The whole image is parsed, because a header shows neither several scans nor damage.
-    pub(super) fn is_for_hardware(&mut self, bytes: &[u8], size: Size) -> bool {
-        let taken = |parser: &mut JpegStream| -> nvjpeg::Result<bool> {
-            let jpeg = parser.parse(bytes)?;
-            let supported = match jpeg.is_for_batches() {
-                // Early versions of nvJPEG do not have this function.
-                Err(nvjpeg::Error::MissingFunction { .. }) => true,
-                supported => supported?,
-            };
-            Ok(supported && has_size(&jpeg, size)?)
-        };
-        self.hardware.as_mut().is_some_and(|parser| taken(parser).unwrap_or(false))
+    /// The region to decode of an image of which `part` is needed.
+    pub(super) fn region(&self, header: &Header, part: Rect) -> Rect {
+        let whole = Rect::full(header.size);
+        // That regions of progressive images are decoded is not documented.
+        if header.progressive || self.handle.library().functions().nvjpegDecodeParamsSetROI.is_none() {
+            return whole;
+        }
+        let (x, y) = (part.x.saturating_sub(MARGIN_PX), part.y.saturating_sub(MARGIN_PX));
+        let right = part.right().saturating_add(MARGIN_PX).min(whole.width);
+        let bottom = part.bottom().saturating_add(MARGIN_PX).min(whole.height);
+        Rect { x, y, width: right - x, height: bottom - y }
     }
 
-    /// Decodes an image to device memory: its Huffman codes now, and the rest as queued work. If nvJPEG cannot, for
-    /// whatever reason, the bytes are returned for another decoder.
+    /// Decodes a region of an image to device memory: its Huffman codes now, and the rest as queued work. If nvJPEG
+    /// cannot, for whatever reason, the bytes are returned for another decoder.
     ///
-    /// `destination` has room for the whole image, and all work that uses it has been waited for.
+    /// `destination` has room for the region, and all work that uses it has been waited for.
     pub(super) fn decode(
         &mut self,
         encoded: HeldImage,
         destination: u64,
-        size: Size,
+        (size, region): (Size, Rect),
     ) -> std::result::Result<Queued, HeldImage> {
         let at = self.next;
         self.next = (at + 1) % RING;
@@ -316,7 +191,7 @@ impl WorkerDecoder {
             return Err(encoded);
         }
         let buffer = slot.encoded.take().map(HeldImage::into_buffer);
-        match self.queue(&mut slot, &encoded, destination, size) {
+        match self.queue(&mut slot, &encoded, destination, (size, region)) {
             Ok(()) => {
                 slot.encoded = Some(encoded);
                 self.slots[at] = Some(slot);
@@ -335,23 +210,39 @@ impl WorkerDecoder {
         }
     }
 
-    fn queue(&self, slot: &mut Slot, encoded: &HeldImage, destination: u64, size: Size) -> Result<(), Failure> {
+    fn queue(
+        &self,
+        slot: &mut Slot,
+        encoded: &HeldImage,
+        destination: u64,
+        (size, region): (Size, Rect),
+    ) -> Result<(), Failure> {
         let host = |_| Failure { queued: false };
         let device = |_| Failure { queued: true };
-        let Slot { hybrid, gpu_hybrid, on_gpu, parser, params, done, .. } = slot;
+        let Slot { hybrid, gpu_hybrid, on_gpu, parser, params, region: set, done, .. } = slot;
         let jpeg = parser.parse(encoded.bytes()).map_err(host)?;
         if !has_size(&jpeg, size).map_err(host)? {
             return Err(Failure { queued: false });
+        }
+        let wanted = (region != Rect::full(size)).then_some(Region {
+            x_px: region.x,
+            y_px: region.y,
+            width_px: region.width,
+            height_px: region.height,
+        });
+        if *set != wanted {
+            params.set_region(wanted).map_err(host)?;
+            *set = wanted;
         }
         let decoder = self.decoders.gpu_hybrid.as_ref().filter(|_| size.area_px() > GPU_HYBRID_PX);
         let wanted = decoder.is_some_and(|decoder| decoder.supports(&jpeg, params).unwrap_or(false));
         // A slot that may have lost its buffers is dropped.
         let state = state(hybrid, gpu_hybrid.as_mut(), on_gpu, wanted).map_err(device)?;
         state.decode_host(params, &jpeg).map_err(host)?;
-        let image = Image::interleaved(destination as *mut u8, 3 * size.width as usize);
+        let image = Image::interleaved(destination as *mut u8, 3 * region.width as usize);
         let stream = self.stream.raw().cast();
         // SAFETY: the host phase of this image has just succeeded. Buffers, parameters and bytes stay in the slot,
-        // which is not reused before its event has passed. The destination is as large as the image, and idle.
+        // which is not reused before its event has passed. The destination is as large as the region, and idle.
         unsafe {
             state.transfer_to_device(&jpeg, stream).map_err(device)?;
             state.decode_device(&image, stream).map_err(device)?;
@@ -401,7 +292,7 @@ impl Drop for WorkerDecoder {
 }
 
 /// Whether nvJPEG reads this size from an image.
-fn has_size(jpeg: &Jpeg<'_>, size: Size) -> nvjpeg::Result<bool> {
+pub(super) fn has_size(jpeg: &Jpeg<'_>, size: Size) -> nvjpeg::Result<bool> {
     let found = jpeg.size()?;
     Ok((found.width_px, found.height_px) == (size.width, size.height))
 }

@@ -52,7 +52,11 @@ impl<'a> Preparation<'a> {
             self.on_device(image, sample)?
         };
         work.augment += lowered;
-        self.batch.put(sample.place, Prepared { masks, ..prepared });
+        let Prepared { hardware_job, .. } = prepared;
+        self.batch.put(sample.place, Prepared { masks, hardware_job: None, ..prepared });
+        if let Some(job) = hardware_job {
+            self.decoders.put_on_engines(self.batch, sample.place, job)?;
+        }
         Ok(work)
     }
 

@@ -188,8 +188,8 @@ impl Outputs {
         let (compute, _launch) = (&self.streams.compute, Span::enter(Activity::Launch));
         batch.decoding().iter().try_for_each(|event| compute.wait(event))?;
         let on_hardware = batch.on_hardware > 0;
-        if let Some(hardware) = batch.hardware_mut().as_ref().filter(|_| on_hardware) {
-            compute.wait(hardware.ended())?;
+        if let Some(engines) = batch.engines_mut().filter(|_| on_hardware) {
+            compute.wait(engines.ended())?;
         }
         let buffers = || rooms.iter().map(|room| &room.buffer).chain(masks.buffers());
         buffers().flat_map(|buffer| &buffer.users).try_for_each(|user| compute.wait(user))?;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::arena::{Arena, StagingWriter};
+use super::engines::EngineParser;
 use super::lower::DeviceImage;
 use super::nvjpeg::WorkerDecoder;
 use crate::backend::{Decoded, Executor, Job};
@@ -24,12 +25,14 @@ pub(crate) struct Worker {
     /// The number of the batch that the staging memory belongs to.
     pub(super) staging_of: u64,
     pub(super) nvjpeg: Option<Scoped<WorkerDecoder>>,
+    /// Parses images for the engines, if the pipeline uses them.
+    pub(super) engines: Option<Scoped<EngineParser>>,
     /// Number of images decoded since [`take_decoded`](Self::take_decoded) was called last.
     pub(super) decoded: Decoded,
 }
 
 impl Worker {
-    pub(super) fn new(nvjpeg: Option<Scoped<WorkerDecoder>>) -> Self {
+    pub(super) fn new(nvjpeg: Option<Scoped<WorkerDecoder>>, engines: Option<Scoped<EngineParser>>) -> Self {
         Self {
             row_starts: Vec::new(),
             points: PointMemory::default(),
@@ -37,6 +40,7 @@ impl Worker {
             staging: StagingWriter::default(),
             staging_of: 0,
             nvjpeg,
+            engines,
             decoded: Decoded::default(),
         }
     }

@@ -375,6 +375,15 @@ impl PipelineBuilder {
         self
     }
 
+    /// Sets the share of images that the hardware decoder gets on [`JpegDecoder::Hardware`] and
+    /// [`JpegDecoder::HardwareDevice`], 0 to 1, of those that it supports. An image's size, chroma sampling and length
+    /// decide whether it is among them, so runs repeat themselves. Default: 0.75.
+    #[must_use]
+    pub fn hardware_share(mut self, share: f64) -> Self {
+        self.options.hardware_share = share;
+        self
+    }
+
     /// Limits the GPU memory, in bytes, of the batches that are being filled or processed there. Default: half of the
     /// memory that is free when the pipeline is built, without the part that earlier pipelines of the process may still
     /// take. It also limits the memory that is kept for later batches whose images differ in size

@@ -136,8 +136,10 @@ impl Setting {
         pass_order: PassOrder, "", "pillow13", Batches, "The pass of a resize that comes first.";
         device: Device, "DEVICE", "auto", SettingEffect::BatchesIf(&[]),
             "Device for augmentations: auto, cpu, cuda, cuda:I.";
-        jpeg_decoder: JpegDecoder, "", "auto", SettingEffect::BatchesIf(&["hybrid", "hardware"]),
-            "JPEG decoder for a GPU.";
+        jpeg_decoder: JpegDecoder, "", "auto",
+            SettingEffect::BatchesIf(&["hybrid", "hardware", "hardware-device"]), "JPEG decoder for a GPU.";
+        hardware_share: f64, "SHARE", "0.75", Batches,
+            "Share of images for the GPU's hardware decoder, 0 to 1, where that is used.";
         device_memory: u64, "BYTES", "half of the free memory", Nothing,
             "Limit of GPU memory for in-flight batches, in bytes.";
         device_cache: u64, "BYTES", "0", Nothing,

@@ -142,6 +142,10 @@ impl PipelineBuilder {
         if self.planner.max_px == 0 {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
+        let share = self.options.hardware_share;
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Error::parameter("pipeline", "hardware_share", "0 to 1", share));
+        }
         if self.options.pin_batches.is_some() && self.options.batch_memory.is_some() {
             let expected = "none with pin_batches, which pins the pipeline's own memory";
             return Err(Error::parameter("pipeline", "batch_memory", expected, "both"));

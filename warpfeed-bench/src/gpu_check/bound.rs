@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::time::Duration;
 use warpfeed::image::{Rect, Size};
-use warpfeed::internal::measure::{self, Beside, Decoders, beside_a_step, decode_only};
+use warpfeed::internal::measure::{self, Beside, Decoders, EngineOptions, beside_a_step, decode_only};
 use warpfeed::source::{EncodedImages, Source};
 use warpfeed::{Device, Error, JpegDecoder, Result};
 
@@ -120,7 +120,7 @@ pub fn step_beside_decoding(
 }
 
 /// The number of the device, and the decoders to run there.
-fn decoders(
+pub(super) fn decoders(
     operation: &'static str,
     device: Device,
     path: JpegDecoder,
@@ -140,5 +140,6 @@ fn decoders(
     }
     let encoded =
         (0..images.len().min(limit)).map(|index| Ok((images.encoded(index)?, 0))).collect::<Result<Vec<_>>>()?;
-    Ok((ordinal, Decoders { path, area: area.of(), images: EncodedImages::new(encoded), threads }))
+    let (area, images, engines) = (area.of(), EncodedImages::new(encoded), EngineOptions::default());
+    Ok((ordinal, Decoders { path, area, images, threads, engines, pinned: true }))
 }

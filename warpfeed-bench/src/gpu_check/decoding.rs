@@ -245,6 +245,7 @@ impl Decoding {
                 .limit(limit)
                 .device(device)
                 .jpeg_decoder(decode)
+                .hardware_share(1.0)
                 .on_error(OnError::Skip)
                 .transform(CenterCrop::new(MIDDLE_PX))
                 .output(DType::U8, Layout::Nhwc)
@@ -294,7 +295,7 @@ impl std::ops::AddAssign for DecodedBy {
 }
 
 /// An image's header, and its RGB bytes as the CPU decodes them.
-fn on_cpu(decoder: &mut Decoder, bytes: &[u8]) -> Result<(Header, Vec<u8>)> {
+pub(super) fn on_cpu(decoder: &mut Decoder, bytes: &[u8]) -> Result<(Header, Vec<u8>)> {
     let header = probe(bytes)?;
     let mut image = Image::default();
     decoder.decode(bytes, &header, Rect::full(header.size), false, &mut image)?;

@@ -16,9 +16,11 @@
 
 mod bound;
 mod decoding;
+mod engines;
 mod equality;
 mod inputs;
 
 pub use bound::{Area, StepBeside, decoding_bound, step_beside_decoding};
 pub use decoding::{DecodedBy, Decoding, decoding};
+pub use engines::{EngineCase, EnginePlanes, engine_planes, engine_speed};
 pub use equality::{Equality, kernels, operations};

@@ -55,7 +55,7 @@ pub struct Apply {
     /// Device for the operations: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
-    /// JPEG decoder for a GPU: auto, device, cpu, hybrid (nvJPEG) or hardware (nvJPEG).
+    /// JPEG decoder for a GPU: auto, device, cpu, or by nvJPEG hybrid, hardware, hardware-device.
     #[arg(long, value_name = "PATH", default_value = "cpu")]
     jpeg_decoder: JpegDecoder,
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use warpfeed::source::{Source, open};
 use warpfeed::{Device, JpegDecoder, Result};
 use warpfeed_bench::gpu_check::{
-    Area, Decoding, Equality, StepBeside, decoding, decoding_bound, kernels, operations, step_beside_decoding,
+    Area, Decoding, EngineCase, EnginePlanes, Equality, StepBeside, decoding, decoding_bound, engine_planes,
+    engine_speed, kernels, operations, step_beside_decoding,
 };
 
 /// Compare a GPU's bytes with the CPU's, operation by operation, and nvJPEG's images with the CPU's
@@ -38,9 +39,13 @@ pub struct CheckGpu {
     ///
     /// kernels: each kernel on a small batch. operations: every operation in every way. decoders: the pixels of all
     /// decoders. bounds: how fast they decode the photographs when nothing else runs. sharing: how much of the device
-    /// they take from a training step that runs meanwhile.
+    /// they take from a training step that runs meanwhile. engines: how fast nvJPEG's hardware decoder is when it is used
+    /// in other ways; not run unless named.
     #[arg(long, value_enum, value_name = "PART,...", value_delimiter = ',', default_values_t = PARTS)]
     parts: Vec<Part>,
+    /// Ways to use the hardware decoder, such as states=3 or sorted=off+images=64. Default: each factor by itself.
+    #[arg(long, value_name = "CASE,...", value_delimiter = ',')]
+    engine_cases: Vec<EngineCase>,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -53,8 +58,10 @@ enum Part {
     Decoders,
     Bounds,
     Sharing,
+    Engines,
 }
 
+/// The parts that are run unless others are named.
 const PARTS: [Part; 5] = [Part::Kernels, Part::Operations, Part::Decoders, Part::Bounds, Part::Sharing];
 
 /// The decoders that are measured, and the area that they decode. nvJPEG always reads whole images.
@@ -73,12 +80,15 @@ struct Found {
     decoders: Vec<Decoding>,
     bounds: Vec<Bound>,
     sharing: Vec<Sharing>,
+    engines: Vec<Bound>,
+    /// Planes of the engines, converted by our kernels. `None` if there are no engines.
+    planes: Option<EnginePlanes>,
 }
 
 /// Speed of a decoder that runs alone.
 #[derive(Serialize)]
 struct Bound {
-    decode: &'static str,
+    decode: String,
     images_per_s: Option<f64>,
     error: Option<String>,
 }
@@ -129,7 +139,7 @@ impl CheckGpu {
             if self.parts.contains(&Part::Bounds) {
                 let bound = decoding_bound(self.device, path, area, &**images, self.limit, self.threads, duration);
                 let error = bound.as_ref().err().map(ToString::to_string);
-                found.bounds.push(Bound { decode, images_per_s: bound.ok(), error });
+                found.bounds.push(Bound { decode: decode.to_owned(), images_per_s: bound.ok(), error });
             }
             if self.parts.contains(&Part::Sharing) {
                 let step = step_beside_decoding(self.device, path, area, &**images, self.limit, self.threads, duration);
@@ -137,6 +147,16 @@ impl CheckGpu {
                 found.sharing.push(Sharing { decode, step: step.ok(), error });
             }
         }
+        let Some(images) = images.filter(|_| self.parts.contains(&Part::Engines)) else { return Ok(found) };
+        let all = || EngineCase::ALL.iter().map(|case| case.parse()).collect::<Result<Vec<EngineCase>>>();
+        let cases = if self.engine_cases.is_empty() { all()? } else { self.engine_cases.clone() };
+        for case in cases {
+            let speed = engine_speed(self.device, &case, &**images, self.limit, duration);
+            let (decode, error) = (case.name().to_owned(), speed.as_ref().err().map(ToString::to_string));
+            found.engines.push(Bound { decode, images_per_s: speed.ok(), error });
+        }
+        // What the cases say is the reason if there are no engines.
+        found.planes = engine_planes(self.device, &**images, self.limit.min(100)).ok();
         Ok(found)
     }
 }
@@ -165,11 +185,20 @@ impl Found {
             different.iter().for_each(|case| text += &format!("  {case}\n"));
         }
         self.decoders.iter().for_each(|found| text += &decoder(found));
-        for Bound { decode, images_per_s, error } in &self.bounds {
-            let _ = match images_per_s {
-                Some(per_s) => writeln!(text, "decoding alone, {decode}: {per_s:.0} images/s"),
-                None => writeln!(text, "decoding alone, {decode}: {}", error.as_deref().unwrap_or_default()),
-            };
+        for (what, bounds) in [("decoding alone", &self.bounds), ("engines", &self.engines)] {
+            for Bound { decode, images_per_s, error } in bounds {
+                let _ = match images_per_s {
+                    Some(per_s) => writeln!(text, "{what}, {decode}: {per_s:.0} images/s"),
+                    None => writeln!(text, "{what}, {decode}: {}", error.as_deref().unwrap_or_default()),
+                };
+            }
+        }
+        if let Some(EnginePlanes { decoded, equal, .. }) = &self.planes {
+            let _ = writeln!(
+                text,
+                "engines, planes: the CPU's bytes for {} of {} images in color and {} of {} gray ones",
+                equal[0], decoded[0], equal[1], decoded[1]
+            );
         }
         for Sharing { decode, step, error } in &self.sharing {
             let _ = match step {

@@ -117,7 +117,7 @@ struct CheckArgs {
     /// Device to check: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", conflicts_with = "against")]
     device: Device,
-    /// JPEG decoder to check, for a GPU: auto, device, cpu, hybrid, hardware.
+    /// JPEG decoder to check, for a GPU: auto, device, cpu, hybrid, hardware, hardware-device.
     #[arg(long, value_name = "PATH", default_value = "auto", conflicts_with = "against")]
     jpeg_decoder: JpegDecoder,
     /// Print one JSON object instead of text.

@@ -40,12 +40,15 @@ const IN_STATE: &[&str] = &["annotations", "list", "no_shuffle", "random_access"
 pub fn settings(command: &clap::Command, given: &ArgMatches, options: &PipelineOptions) -> Result<String> {
     let mut settings = vec![options.preset.settings()?];
     // All others make the same bytes on every device.
-    let by_nvjpeg = matches!(options.settings.get("jpeg_decoder")?, JpegDecoder::Hybrid | JpegDecoder::Hardware);
+    let decoder = options.settings.get("jpeg_decoder")?;
+    let by_hardware = matches!(decoder, JpegDecoder::Hardware | JpegDecoder::HardwareDevice);
+    let by_nvjpeg = by_hardware || decoder == JpegDecoder::Hybrid;
     for option in command.get_arguments() {
         let id = option.get_id().as_str();
         let decides = match id {
             "preset" | "load" | "transforms" => false,
             "device" => by_nvjpeg,
+            "hardware_share" => by_hardware,
             "batch_size" => options.is_batch_size_seen()?,
             _ => match Setting::named(id).map(|setting| setting.effect) {
                 Some(SettingEffect::BatchesIf(values)) => {
@@ -111,6 +114,7 @@ mod tests {
             ("jpeg_decoder", &["--jpeg-decoder", "hybrid"]),
             ("device", &["--device", "cuda", "--jpeg-decoder", "hardware"]),
             ("draft", &["--draft", "100"]),
+            ("hardware_share", &["--hardware-share", "0.5", "--jpeg-decoder", "hardware"]),
             ("dtype", &["--dtype", "u8"]),
             ("flip_index", &["--flip-index", "1,0"]),
             ("format", &["--format", "list"]),

@@ -70,6 +70,7 @@ class Options(TypedDict, total=False):
     distributed: bool | tuple[int, int] | None
     device: str | Sequence[str]
     jpeg_decoder: str | None
+    hardware_share: float | None
     channels: int | None
     pad_to: int | None
     ragged: bool | None
@@ -218,6 +219,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         distributed: bool | tuple[int, int] | None = None,
         device: str | Sequence[str] = "cpu",
         jpeg_decoder: str | None = None,
+        hardware_share: float | None = None,
         channels: int | None = None,
         pad_to: int | None = None,
         ragged: bool | None = None,
@@ -302,6 +304,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             distributed=distributed,
             device=device,
             jpeg_decoder=jpeg_decoder,
+            hardware_share=hardware_share,
             channels=channels,
             pad_to=pad_to,
             ragged=ragged,

@@ -46,7 +46,7 @@ pub unsafe fn name_libraries() {
 pub fn painted(size: Size, i: u32) -> Image {
     let mut image = Image::new(size);
     for (j, pixel) in (0..).zip(image.pixels_mut()) {
-        *pixel = [(7 * i + 3 * j) as u8, (j * j / 5) as u8, (i * j) as u8, 255];
+        *pixel = [(7 * i + 3 * j) as u8, (j.wrapping_mul(j) / 5) as u8, (i * j) as u8, 255];
     }
     image
 }

@@ -209,6 +209,16 @@ impl Staged {
         unsafe { kernels.launch(&DecodeStep::JUDGING, &self.images, self.at, stream) }
     }
 
+    /// Queues the conversion to RGB alone, of images whose planes another decoder has written.
+    ///
+    /// # Safety
+    /// When the launches run, the staging memory and the planes have arrived, and until they are done the images own all
+    /// memory that they point to.
+    pub(in crate::backend::cuda) unsafe fn convert(&self, kernels: &JpegKernels, stream: &Stream) -> Result<()> {
+        // SAFETY: the contract.
+        unsafe { kernels.launch(&[DecodeStep::Rgb], &self.images, self.at, stream) }
+    }
+
     /// Queues the remaining steps, after [`judge`](Self::judge).
     ///
     /// # Safety

@@ -5,7 +5,9 @@ use super::params::{
 };
 use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::backend::cuda::lower::packed_bytes;
-use crate::decode::{Baseline, BaselineColor, Code, DecodeWindow, DevicePoints, KnownStretch, KnownSums, PointMemory};
+use crate::decode::{
+    Baseline, BaselineColor, Code, Component, DecodeWindow, DevicePoints, KnownStretch, KnownSums, PointMemory,
+};
 use crate::error::Result;
 use crate::ops::descriptors::DevicePointer;
 use crate::raster::Rect;
@@ -110,6 +112,78 @@ fn put_all<T: NoUninit>(
     })
 }
 
+fn color(source: &Baseline) -> u32 {
+    match source.color {
+        BaselineColor::Gray => 0,
+        BaselineColor::Ycc => 1,
+        BaselineColor::Rgb => 2,
+    }
+}
+
+/// A component of which `width` x `height` samples from the place (`x`, `y`) on are in memory.
+fn component(
+    source: &Baseline,
+    component: &Component,
+    samples: DevicePointer,
+    (x, y): (u32, u32),
+    (width, height): (u32, u32),
+) -> JpegComponent {
+    let (across, down) = source.pixels_a_sample(component);
+    let whole = (source.size.width.div_ceil(across), source.size.height.div_ceil(down));
+    // libjpeg interpolates between pairs of samples, horizontally only if there are more than two in a row, and repeats
+    // samples otherwise.
+    let (wide, pairs) = (whole.0 > 2, matches!((across, down), (1 | 2, 1 | 2)));
+    JpegComponent {
+        samples,
+        row_samples: width,
+        columns: component.columns,
+        rows: component.rows,
+        first_block: 0,
+        across,
+        down,
+        x,
+        y,
+        last_x: whole.0.min(x + width) - 1,
+        last_y: whole.1.min(y + height) - 1,
+        blends_across: (pairs && across == 2 && wide).into(),
+        blends_down: (pairs && down == 2 && (across == 1 || wide)).into(),
+    }
+}
+
+/// An image whose planes another decoder writes: one after the other, without gaps between rows.
+pub(in crate::backend::cuda) struct Planes {
+    image: JpegImage,
+    /// Offset and row pitch of each plane.
+    pub(in crate::backend::cuda) places: [(usize, usize); 3],
+    /// Bytes of all planes.
+    pub(in crate::backend::cuda) len_bytes: usize,
+}
+
+impl Planes {
+    /// Lowers the rectangle `part` of an image.
+    pub(in crate::backend::cuda) fn new(source: &Baseline, part: Rect) -> Self {
+        let (mut pieces, mut places) = (Pieces(0), [(0, 0); 3]);
+        let mut components = [JpegComponent::default(); 3];
+        for ((lowered, place), component) in components.iter_mut().zip(&mut places).zip(&source.components) {
+            let (across, down) = source.pixels_a_sample(component);
+            let (width, height) = (source.size.width.div_ceil(across), source.size.height.div_ceil(down));
+            let samples = pieces.take(width as usize * height as usize);
+            *lowered = self::component(source, component, samples, (0, 0), (width, height));
+            *place = (samples as usize, width as usize);
+        }
+        let Rect { x, y, width, height } = part;
+        let image = JpegImage { components, color: color(source), x, y, width, height, ..JpegImage::default() };
+        Self { image, places, len_bytes: pieces.0 }
+    }
+
+    /// The descriptor with the planes at `memory` and the rectangle's pixels at `pixels`.
+    pub(in crate::backend::cuda) fn at(&self, memory: DevicePointer, pixels: DevicePointer) -> JpegImage {
+        let mut image = JpegImage { pixels, ..self.image };
+        image.components.iter_mut().for_each(|component| component.samples += memory);
+        image
+    }
+}
+
 impl<'a> Lowered<'a> {
     /// Lowers the rectangle `part` of an image, which needs `window`. If its places are known, `memory` has them.
     pub(in crate::backend::cuda) fn new(
@@ -153,28 +227,13 @@ impl<'a> Lowered<'a> {
         let mut components = [JpegComponent::default(); 3];
         let mut first_block = 0;
         for (lowered, component) in components.iter_mut().zip(&source.components) {
-            let (across, down) = source.pixels_a_sample(component);
             let row_samples = 8 * component.columns * columns;
-            let (x, y) = (8 * component.columns * window.columns.start, 8 * component.rows * window.rows.start);
             let column_samples = 8 * component.rows * rows;
-            let whole = (source.size.width.div_ceil(across), source.size.height.div_ceil(down));
-            // libjpeg interpolates between pairs of samples, horizontally only if there are more than two in a row, and
-            // repeats samples otherwise.
-            let (wide, pairs) = (whole.0 > 2, matches!((across, down), (1 | 2, 1 | 2)));
+            let place = (8 * component.columns * window.columns.start, 8 * component.rows * window.rows.start);
+            let samples = pieces.take(row_samples as usize * column_samples as usize);
             *lowered = JpegComponent {
-                samples: pieces.take(row_samples as usize * column_samples as usize),
-                row_samples,
-                columns: component.columns,
-                rows: component.rows,
                 first_block,
-                across,
-                down,
-                x,
-                y,
-                last_x: whole.0.min(x + row_samples) - 1,
-                last_y: whole.1.min(y + column_samples) - 1,
-                blends_across: (pairs && across == 2 && wide).into(),
-                blends_down: (pairs && down == 2 && (across == 1 || wide)).into(),
+                ..self::component(source, component, samples, place, (row_samples, column_samples))
             };
             first_block += component.columns * component.rows;
         }
@@ -190,11 +249,7 @@ impl<'a> Lowered<'a> {
             ac,
             pixels,
             components,
-            color: match source.color {
-                BaselineColor::Gray => 0,
-                BaselineColor::Ycc => 1,
-                BaselineColor::Rgb => 2,
-            },
+            color: color(source),
             segments: segments as u32,
             segment_blocks: segment_blocks as u32,
             first_restart: window.first_restart,

@@ -29,5 +29,6 @@ pub(super) const DESCRIBED_BYTES: usize = size_of::<params::JpegImage>() + size_
 pub(super) use batch::Decoding;
 pub(super) use decoder::{DeviceDecoder, Encoded, Job};
 pub(crate) use device_cache::CachedImage;
-pub(super) use kernels::JpegKernels;
-pub(super) use {kernels::Staged, lower::Lowered};
+pub(super) use kernels::{JpegKernels, Staged};
+pub(super) use lower::{Lowered, Planes};
+pub(super) use params::JpegImage;

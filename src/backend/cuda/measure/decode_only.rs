@@ -4,12 +4,16 @@
 use super::alone::Alone;
 use super::fixed_work::FixedWork;
 use crate::backend::HeldImage;
-use crate::backend::cuda::arena::Arena;
+use crate::backend::cuda::arena::{Arena, StagingWriter};
+use crate::backend::cuda::decode::open_nvjpeg;
+use crate::backend::cuda::engines::{EngineOptions, Engines, HardwareJob, Tracker};
 use crate::backend::cuda::fatbin;
-use crate::backend::cuda::jpeg::JpegKernels;
+use crate::backend::cuda::jpeg::{JpegImage, JpegKernels, Planes, Staged};
 use crate::backend::cuda::lower::packed_bytes;
-use crate::backend::cuda::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
-use crate::cuda::driver::{self, Context, DeviceMemory, Scoped, Stream};
+use crate::backend::cuda::nvjpeg::{Nvjpeg, RING};
+use crate::backend::cuda::streams::once;
+use crate::cuda::driver::{self, Context, DeviceMemory, Event, Stream};
+use crate::decode::Baseline;
 use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
 use crate::os::threads;
@@ -19,8 +23,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Number of images in a batch for the hardware decoder or the crate's own. Two batches are queued at a time.
+/// Number of images in a batch for the crate's own decoder. Two batches are queued at a time.
 const BATCH: usize = 64;
+/// Number of images in a batch for the engines, and of batches that are under way.
+const ENGINE_BATCH: usize = 128;
+const ENGINE_BATCHES: usize = 4;
 
 /// Approximate length of the training step when nothing is decoded.
 const STEP: Duration = Duration::from_millis(5);
@@ -38,6 +45,10 @@ pub struct Decoders {
     pub images: EncodedImages,
     /// Number of threads.
     pub threads: usize,
+    /// How the engines are used.
+    pub engines: EngineOptions,
+    /// Whether the encoded images for the engines lie in pinned memory.
+    pub pinned: bool,
 }
 
 /// The times of a training step alone and together with decoders.
@@ -80,7 +91,7 @@ fn while_decoding<T>(
     duration: Duration,
     measure: impl FnOnce() -> Result<T>,
 ) -> Result<(T, f64)> {
-    let Decoders { path, area, images, threads } = decoders;
+    let Decoders { path, area, images, threads, engines, pinned } = decoders;
     let threads = threads.max(1);
     let run = DecodeRun {
         images: images.len(),
@@ -101,17 +112,23 @@ fn while_decoding<T>(
         JpegDecoder::Device => Some(run.images_for_own(threads)?.ok_or_else(nothing)?),
         _ => None,
     };
-    let nvjpeg = match own {
-        Some(_) => None,
-        None => Some(Nvjpeg::open(context, path, StreamPriority::default())?.ok_or_else(nothing)?),
-    };
-    let (mut by_hybrid, mut by_hardware) = (None, None);
-    if let Some(nvjpeg) = &nvjpeg {
-        match &nvjpeg.hardware {
-            Some(hardware) => by_hardware = Some((hardware, run.jobs_for_hardware(hardware)?.ok_or_else(nothing)?)),
-            None => by_hybrid = Some((nvjpeg, run.images_for_hybrid(nvjpeg)?.ok_or_else(nothing)?)),
+    let (mut nvjpeg, mut hardware) = (None, None);
+    match path {
+        JpegDecoder::Hybrid => nvjpeg = open_nvjpeg(context, path, StreamPriority::default())?.0,
+        JpegDecoder::Hardware => {
+            let library = nvjpeg::Library::load()?;
+            hardware = Some(Engines::open(context, library, engines)?);
         }
+        _ => {}
     }
+    let by_hybrid = match &nvjpeg {
+        Some(nvjpeg) => Some((&**nvjpeg, run.images_for_hybrid(nvjpeg)?.ok_or_else(nothing)?)),
+        None => None,
+    };
+    let by_hardware = match &hardware {
+        Some(found) => Some((found, run.jobs_for_engines(found, engines.planes, pinned)?.ok_or_else(nothing)?)),
+        None => None,
+    };
     std::thread::scope(|scope| {
         let mut workers = Vec::new();
         let spawned = (|| {
@@ -124,8 +141,8 @@ fn while_decoding<T>(
                     workers.push(threads::spawn_scoped(scope, name(), || run.own(images))?);
                 }
             }
-            if let Some((hardware, jobs)) = &by_hardware {
-                let work = || run.hardware(hardware, jobs);
+            if let Some((engines, jobs)) = &by_hardware {
+                let work = || run.engines(engines, jobs);
                 workers.push(threads::spawn_scoped(scope, "warpfeed-hardware".to_owned(), work)?);
             }
             Ok(())
@@ -170,11 +187,19 @@ struct OwnImages {
     next: AtomicU64,
 }
 
-/// Two batches for the hardware decoder, with the memory of their encoded bytes and of their pixels.
-struct HardwareJobs {
-    batches: [Vec<HardwareJob>; 2],
-    _encoded: Arena,
+/// Batches for the engines, with the memory of their encoded bytes and of their pixels.
+struct EngineJobs {
+    batches: Vec<Vec<HardwareJob>>,
+    /// What converts the planes of each batch, if planes are decoded.
+    converters: Vec<Converter>,
+    arena: Arena,
     _memory: Vec<DeviceMemory>,
+}
+
+/// Descriptors of a batch's planes.
+struct Converter {
+    staged: Staged,
+    done: Event,
 }
 
 impl DecodeRun {
@@ -194,7 +219,7 @@ impl DecodeRun {
         for index in 0..self.images {
             let (encoded, size) = self.read(index, Vec::new())?;
             let memory = DeviceMemory::new(&self.context, packed_bytes(size))?;
-            if decoder.decode(encoded, memory.address(), size).is_ok() {
+            if decoder.decode(encoded, memory.address(), (size, Rect::full(size))).is_ok() {
                 indices.push(index);
                 largest = largest.max(packed_bytes(size));
             }
@@ -215,7 +240,7 @@ impl DecodeRun {
             let turn = images.next.fetch_add(1, Ordering::Relaxed) as usize;
             let index = images.indices[turn % images.indices.len()];
             let (encoded, size) = self.read(index, std::mem::take(&mut buffer))?;
-            let decoded = decoder.decode(encoded, target.address(), size);
+            let decoded = decoder.decode(encoded, target.address(), (size, Rect::full(size)));
             let lost = || Error::Device {
                 call: "decode by nvJPEG".to_owned(),
                 message: format!("image {index} is refused, which was decoded before"),
@@ -268,45 +293,74 @@ impl DecodeRun {
         outcome
     }
 
-    fn jobs_for_hardware(&self, hardware: &HardwareDecoder) -> Result<Option<HardwareJobs>> {
-        let arena = Arena::new(&self.context, 0, true);
-        let mut batches: [Vec<HardwareJob>; 2] = [Vec::new(), Vec::new()];
-        let mut memory = Vec::new();
-        let mut probe = hardware.batch(&self.context)?;
-        for round in 0..2 * BATCH as u64 {
-            let at = usize::from(round >= BATCH as u64);
+    fn jobs_for_engines(&self, engines: &Engines, as_planes: bool, pinned: bool) -> Result<Option<EngineJobs>> {
+        engines.wait_until_open()?;
+        let Some(mut parser) = engines.parser() else { return Ok(None) };
+        let arena = Arena::new(&self.context, usize::MAX, pinned);
+        let (mut memory, mut jobs, mut described) = (Vec::new(), Vec::new(), Vec::new());
+        // Few images, as on a simulated device, make small batches.
+        for round in 0..8 * self.images.min((ENGINE_BATCH * ENGINE_BATCHES / 8) as u64) {
             let (encoded, size) = self.read(round % self.images.max(1), Vec::new())?;
-            let target = DeviceMemory::new(&self.context, packed_bytes(size))?;
-            let job = HardwareJob { encoded: arena.hold(encoded.bytes())?, destination: target.address(), size };
-            // SAFETY: one image at a time, and each is waited for.
-            let taken = unsafe { probe.decode(hardware, &[&job]) };
-            hardware.stream.synchronize()?;
-            memory.push(target);
-            if taken.is_ok() {
-                batches[at].push(job);
+            let (bytes, header) = (encoded.bytes(), encoded.input().header()?);
+            if !parser.takes(bytes, &header) {
+                continue;
             }
+            let pixels = DeviceMemory::new(&self.context, packed_bytes(size))?;
+            let (mut destination, mut planes) = (pixels.address(), [(0, 0); 3]);
+            if as_planes && let Ok(image) = Baseline::new(bytes, &header) {
+                let lowered = Planes::new(&image, Rect::full(size));
+                (destination, planes) = (arena.scratch(lowered.len_bytes)?, lowered.places);
+                described.push(lowered.at(destination, pixels.address()));
+            }
+            let (encoded, luma) = (arena.hold(bytes)?, header.sampling[0]);
+            jobs.push(HardwareJob { encoded, destination, planes, size, luma });
+            memory.push(pixels);
         }
-        let some = batches.iter().all(|batch| !batch.is_empty());
-        Ok(some.then_some(HardwareJobs { batches, _encoded: arena, _memory: memory }))
+        if jobs.is_empty() {
+            return Ok(None);
+        }
+        // As many batches in any case, so that as many are under way.
+        let len = jobs.len().div_ceil(ENGINE_BATCHES).max(1);
+        let batches: Vec<Vec<HardwareJob>> = jobs.chunks(len).map(<[HardwareJob]>::to_vec).collect();
+        let mut staging = StagingWriter::default();
+        let converter = |images: &[JpegImage]| {
+            let staged = Staged::new(images.to_vec(), &arena, &mut staging)?;
+            Ok(Converter { staged, done: Event::new(&self.context)? })
+        };
+        let converters = described.chunks(len).map(converter).collect::<Result<_>>()?;
+        Ok(Some(EngineJobs { batches, converters, arena, _memory: memory }))
     }
 
-    /// Keeps the hardware decoder busy, with one batch queued after the one being decoded.
-    fn hardware(&self, hardware: &HardwareDecoder, jobs: &HardwareJobs) -> Result<()> {
+    /// Keeps the engines busy with all batches but one.
+    fn engines(&self, engines: &Engines, jobs: &EngineJobs) -> Result<()> {
         let _entered = driver::enter(&self.context)?;
-        let mut states: Vec<(Scoped<HardwareBatch>, usize)> =
-            (0..2).map(|_| Ok((hardware.batch(&self.context)?, 0))).collect::<Result<_>>()?;
-        let outcome = (0..2).cycle().take_while(|_| self.is_running()).try_for_each(|at| {
-            let (batch, queued) = &mut states[at];
-            batch.ended().synchronize()?;
-            self.decoded.fetch_add(std::mem::take(queued) as u64, Ordering::Relaxed);
-            let borrowed: Vec<&HardwareJob> = jobs.batches[at].iter().collect();
-            // SAFETY: this state's last batch has just been waited for. Jobs and memory outlive the work, which is
-            // waited for below.
-            unsafe { batch.decode(hardware, &borrowed)? };
-            *queued = borrowed.len();
+        let trackers: Vec<Arc<Tracker>> = jobs.batches.iter().map(|_| engines.tracker()).collect::<Result<_>>()?;
+        let stream = Stream::new(&self.context, StreamPriority::default())?;
+        let kernels = JpegKernels::new(&fatbin::module(&self.context)?)?;
+        // SAFETY: nothing is written to the arena any more, and it outlives the stream's work, which is waited for below.
+        unsafe { jobs.arena.upload(&stream, once)? };
+        let turns = (0..jobs.batches.len()).cycle().take_while(|_| self.is_running());
+        let outcome = turns.into_iter().try_for_each(|at| {
+            let tracker = &trackers[at];
+            let (places, refused) = tracker.wait()?;
+            match jobs.converters.get(at).filter(|_| !places.is_empty()) {
+                Some(Converter { staged, done }) => {
+                    stream.wait(tracker.ended())?;
+                    // SAFETY: the same stream has filled the arena, and waits for the planes. The images own their
+                    // memory, and are decoded again once this is done.
+                    unsafe { staged.convert(&kernels, &stream)? };
+                    done.record(&stream)?;
+                    done.synchronize()?;
+                }
+                None => tracker.ended().synchronize()?,
+            }
+            self.decoded.fetch_add((places.len() - refused.len()) as u64, Ordering::Relaxed);
+            jobs.batches[at].iter().cloned().enumerate().for_each(|(place, job)| engines.queue(tracker, place, job));
             Ok(())
         });
-        hardware.stream.synchronize()?;
+        trackers.iter().for_each(|tracker| tracker.give_up());
+        engines.synchronize()?;
+        stream.synchronize()?;
         outcome
     }
 }

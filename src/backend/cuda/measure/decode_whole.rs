@@ -2,15 +2,20 @@
 #![allow(unsafe_code)]
 
 use crate::backend::HeldImage;
-use crate::backend::cuda::arena::Arena;
+use crate::backend::cuda::arena::{Arena, StagingWriter};
+use crate::backend::cuda::decode::open_nvjpeg;
+use crate::backend::cuda::engines::{EngineOptions, EngineParser, Engines, HardwareJob};
+use crate::backend::cuda::fatbin;
+use crate::backend::cuda::jpeg::{JpegKernels, Planes, Staged};
 use crate::backend::cuda::lower::packed_bytes;
-use crate::backend::cuda::nvjpeg::{HardwareBatch, HardwareJob, Nvjpeg, WorkerDecoder};
+use crate::backend::cuda::nvjpeg::WorkerDecoder;
 use crate::backend::cuda::route::{Route, Router};
+use crate::backend::cuda::streams::once;
 use crate::cuda::driver::{self, Context, DeviceMemory, Scoped, Stream};
-use crate::decode::Header;
+use crate::decode::{Baseline, Header, probe};
 use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
-use crate::raster::Size;
+use crate::raster::{Rect, Size};
 use std::sync::Arc;
 
 /// An encoded image, and the size in its header.
@@ -20,9 +25,11 @@ pub type Whole = (Arc<[u8]>, Size);
 pub struct WholeDecoder {
     route: Route,
     router: Router,
-    worker: Scoped<WorkerDecoder>,
-    hardware: Option<Scoped<HardwareBatch>>,
-    nvjpeg: Scoped<Nvjpeg>,
+    worker: Option<Scoped<WorkerDecoder>>,
+    parser: Option<Scoped<EngineParser>>,
+    engines: Option<Engines>,
+    /// The kernels that convert planes, if planes are decoded.
+    kernels: Option<JpegKernels>,
     /// The stream for copies.
     stream: Stream,
     context: Context,
@@ -40,19 +47,36 @@ impl WholeDecoder {
             _ => return Err(Error::parameter("WholeDecoder", "path", "Hybrid or Hardware", format!("{path:?}"))),
         };
         let context = driver::context(ordinal)?;
-        let none = || Error::Device { call: "open nvJPEG".to_owned(), message: format!("no {path:?} decoder") };
         let _entered = driver::enter(&context)?;
         let priority = StreamPriority::default();
-        let nvjpeg = Nvjpeg::open(&context, path, priority)?.ok_or_else(none)?;
-        let hardware = nvjpeg.hardware.as_ref().map(|hardware| hardware.batch(&context)).transpose()?;
-        let router = Router::new(path, 1);
-        let (worker, stream) = (nvjpeg.worker(&context)?, Stream::new(&context, priority)?);
-        Ok(Self { route, router, worker, hardware, nvjpeg, stream, context })
+        let (nvjpeg, engines) = open_nvjpeg(&context, path, priority)?;
+        engines.as_ref().map_or(Ok(()), Engines::wait_until_open)?;
+        let router = Router::new(path, 1.0, 1);
+        let worker = nvjpeg.map(|nvjpeg| nvjpeg.worker(&context)).transpose()?;
+        let (parser, stream) = (engines.as_ref().and_then(Engines::parser), Stream::new(&context, priority)?);
+        Ok(Self { route, router, worker, parser, engines, kernels: None, stream, context })
+    }
+
+    /// The engines, which decode planes that this crate's kernels convert to RGB as libjpeg does.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_planes(ordinal: u32) -> Result<Self> {
+        let mut decoder = Self::open(ordinal, JpegDecoder::Hardware)?;
+        let _entered = driver::enter(&decoder.context)?;
+        // The parser's handle is that of the engines.
+        (decoder.parser, decoder.engines) = (None, None);
+        let options = EngineOptions { planes: true, ..EngineOptions::default() };
+        let engines = Engines::open(&decoder.context, nvjpeg::Library::load()?, options)?;
+        engines.wait_until_open()?;
+        decoder.kernels = Some(JpegKernels::new(&fatbin::module(&decoder.context)?)?);
+        (decoder.parser, decoder.engines) = (engines.parser(), Some(engines));
+        Ok(decoder)
     }
 
     /// Whether pipelines give the decoder images with this header.
     pub fn takes(&self, header: &Header) -> bool {
-        self.router.route(header, true) == self.route
+        self.router.route(header, 0, true) == self.route
     }
 
     /// Decodes images together. Each one's memory is filled with `poison` before. Returns their pixels, three bytes
@@ -66,7 +90,7 @@ impl WholeDecoder {
         let memory = memory.collect::<Result<Vec<_>>>()?;
         memory.iter().try_for_each(|memory| self.fill(memory, poison))?;
         let taken = match self.route {
-            Route::Hardware => self.by_hardware(images, &memory, poison)?,
+            Route::Hardware => self.by_hardware(images, &memory)?,
             _ => self.by_hybrid(images, &memory)?,
         };
         memory.iter().zip(taken).map(|(memory, taken)| taken.then(|| self.bytes(memory)).transpose()).collect()
@@ -75,48 +99,55 @@ impl WholeDecoder {
     /// Returns for each image whether the hybrid decoder has decoded it.
     fn by_hybrid(&mut self, images: &[Whole], memory: &[DeviceMemory]) -> Result<Vec<bool>> {
         let mut taken = Vec::with_capacity(images.len());
+        let Some(worker) = &mut self.worker else { return Ok(vec![false; images.len()]) };
         for ((bytes, size), memory) in images.iter().zip(memory) {
             let encoded = HeldImage::shared(Arc::clone(bytes));
-            taken.push(self.worker.decode(encoded, memory.address(), *size).is_ok());
+            taken.push(worker.decode(encoded, memory.address(), (*size, Rect::full(*size))).is_ok());
         }
-        self.worker.synchronize()?;
+        worker.synchronize()?;
         Ok(taken)
     }
 
-    /// Returns for each image whether the hardware decoder has decoded it: in one batch or, if the batch is refused,
-    /// one by one.
-    fn by_hardware(&mut self, images: &[Whole], memory: &[DeviceMemory], poison: u8) -> Result<Vec<bool>> {
-        let arena = Arena::new(&self.context, 0, true);
-        let mut jobs = Vec::with_capacity(images.len());
-        for (place, (bytes, size)) in images.iter().enumerate() {
-            if self.worker.is_for_hardware(bytes, *size) {
-                let (encoded, destination) = (arena.hold(bytes)?, memory[place].address());
-                jobs.push((place, HardwareJob { encoded, destination, size: *size }));
-            }
-        }
+    /// Returns for each image whether the hardware decoder has decoded it.
+    fn by_hardware(&mut self, images: &[Whole], memory: &[DeviceMemory]) -> Result<Vec<bool>> {
         let mut taken = vec![false; images.len()];
-        let together: Vec<&HardwareJob> = jobs.iter().map(|(_, job)| job).collect();
-        if self.batch(&together)? {
-            jobs.iter().for_each(|(place, _)| taken[*place] = true);
-            return Ok(taken);
+        let (Some(engines), Some(parser)) = (&self.engines, &mut self.parser) else { return Ok(taken) };
+        let (mut arena, tracker) = (Arena::new(&self.context, usize::MAX, true), engines.tracker()?);
+        let (mut described, mut places_of) = (Vec::new(), Vec::new());
+        for (place, (bytes, size)) in images.iter().enumerate() {
+            let header = probe(bytes)?;
+            if !parser.takes(bytes, &header) {
+                continue;
+            }
+            let (encoded, mut destination, luma) = (arena.hold(bytes)?, memory[place].address(), header.sampling[0]);
+            let mut places = [(0, 0); 3];
+            if self.kernels.is_some()
+                && let Ok(image) = Baseline::new(bytes, &header)
+            {
+                let planes = Planes::new(&image, Rect::full(*size));
+                (destination, places) = (arena.scratch(planes.len_bytes)?, planes.places);
+                described.push(planes.at(destination, memory[place].address()));
+                places_of.push(place);
+            }
+            engines.queue(&tracker, place, HardwareJob { encoded, destination, planes: places, size: *size, luma });
+            taken[place] = true;
         }
-        for (place, job) in &jobs {
-            self.fill(&memory[*place], poison)?;
-            taken[*place] = self.batch(&[job])?;
+        let outcome = tracker.wait();
+        engines.synchronize()?;
+        outcome?.1.into_iter().for_each(|(place, _)| taken[place] = false);
+        if let Some(kernels) = &self.kernels {
+            // Planes of refused images were not written.
+            let mut places = places_of.into_iter();
+            described.retain(|_| places.next().is_some_and(|place| taken[place]));
+            let staged = Staged::new(described, &arena, &mut StagingWriter::default())?;
+            // SAFETY: nothing is written to the arena any more, which lives until the stream has been waited for.
+            unsafe { arena.upload(&self.stream, once)? };
+            // SAFETY: the same stream has filled the arena; the planes are complete, and the images have their memory.
+            unsafe { staged.convert(kernels, &self.stream)? };
+            self.stream.synchronize()?;
         }
+        arena.idle();
         Ok(taken)
-    }
-
-    /// Whether the hardware decoder has decoded these images. It is waited for in any case.
-    fn batch(&mut self, jobs: &[&HardwareJob]) -> Result<bool> {
-        let (Some(hardware), Some(batch)) = (&self.nvjpeg.hardware, &mut self.hardware) else { return Ok(false) };
-        if jobs.is_empty() {
-            return Ok(true);
-        }
-        // SAFETY: this state's last batch was waited for below, and so is this one, during which the jobs live.
-        let queued = unsafe { batch.decode(hardware, jobs) };
-        hardware.stream.synchronize()?;
-        Ok(queued.is_ok())
     }
 
     fn fill(&self, memory: &DeviceMemory, value: u8) -> Result<()> {
