@@ -4,8 +4,10 @@ use super::cpu::{self, Cpu};
 use super::cuda::{self, Gpu};
 use super::spares::Spares;
 use super::{Backend, Decoded, End, Executor, Finished, Given, PlannedSample, Ran, RunOptions, Settled, Twice};
+use crate::backend::cuda::direct::ImageInFile;
 use crate::backend::cuda::jpeg::CachedImage;
 use crate::error::{Error, Result};
+use crate::source::Reader;
 use std::sync::Arc;
 
 /// A back end of any kind, and the host executors of its threads.
@@ -108,6 +110,14 @@ impl AnyBackend {
         match &self.kind {
             Kind::Cpu(_) => None,
             Kind::Cuda(gpu) => gpu.cached(index),
+        }
+    }
+
+    /// The image of a sample, if a device can read it from a file.
+    pub(crate) fn in_file(&self, index: u64, reader: &Reader) -> Option<ImageInFile> {
+        match &self.kind {
+            Kind::Cpu(_) => None,
+            Kind::Cuda(gpu) => gpu.in_file(index, reader),
         }
     }
 

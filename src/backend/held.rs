@@ -1,11 +1,12 @@
 //! Images that a back end may keep after the call.
 #![allow(unsafe_code)]
 
+use crate::backend::cuda::direct::ImageInFile;
 use crate::backend::cuda::jpeg::CachedImage;
 use crate::decode::{Input, Pixels};
 use crate::error::{Error, Result};
 use crate::raster::Size;
-use crate::source::{ReadRequest, Reader, Sample, Source};
+use crate::source::{Extent, ReadRequest, Reader, Sample, Source};
 use crate::targets::Found;
 use std::sync::Arc;
 
@@ -15,18 +16,22 @@ pub(crate) enum Given<'a> {
     Pixels(Pixels<'a>),
     /// An image whose data a device has kept.
     OnDevice(Arc<CachedImage>),
+    /// An image that a device reads from a file.
+    InFile(Box<ImageInFile>),
 }
 
 impl Given<'_> {
     /// The image in the host's memory.
     ///
     /// # Errors
-    /// [`Error::Panic`] if only the device has it, which would be a defect of this crate.
+    /// [`Error::Panic`] if the host does not have it, which would be a defect of this crate.
     pub(crate) fn input(&self) -> Result<Input<'_>> {
         match self {
             Self::Held(image) => Ok(image.input()),
             Self::Pixels(pixels) => Ok(Input::Pixels(*pixels)),
-            Self::OnDevice(_) => Err(Error::Panic { message: "an image is on a device alone".to_owned() }),
+            Self::OnDevice(_) | Self::InFile(_) => {
+                Err(Error::Panic { message: "the host does not have an image".to_owned() })
+            }
         }
     }
 
@@ -34,7 +39,7 @@ impl Given<'_> {
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         match self {
             Self::Held(image) => image.into_buffer(),
-            Self::Pixels(_) | Self::OnDevice(_) => Vec::new(),
+            Self::Pixels(_) | Self::OnDevice(_) | Self::InFile(_) => Vec::new(),
         }
     }
 }
@@ -46,14 +51,14 @@ pub(crate) struct HeldImage {
     /// Size and number of channels of pixels; `None` if the bytes are encoded.
     pixels: Option<(Size, u8)>,
     buffer: Vec<u8>,
-    _owner: Owner,
+    owner: Owner,
 }
 
 /// The owner of the bytes, if the buffer does not hold them.
 enum Owner {
     Buffer,
     /// A source, which may have lent its own memory.
-    Source(#[expect(dead_code, reason = "kept alive")] Arc<dyn Source>),
+    Source(Arc<dyn Source>),
     Others(#[expect(dead_code, reason = "kept alive")] Arc<[u8]>),
 }
 
@@ -76,19 +81,19 @@ impl HeldImage {
         source.read(index, want, &mut sample)?;
         let found = sample.take_found(want)?;
         let (bytes, len_bytes, pixels) = (sample.bytes().as_ptr(), sample.bytes().len(), sample.pixels());
-        let (buffer, _owner) = (sample.into_buffer(), Owner::Source(Arc::clone(source)));
-        Ok((Self { bytes, len_bytes, pixels, buffer, _owner }, found))
+        let (buffer, owner) = (sample.into_buffer(), Owner::Source(Arc::clone(source)));
+        Ok((Self { bytes, len_bytes, pixels, buffer, owner }, found))
     }
 
     /// Encoded bytes that are shared with others.
     pub(crate) fn shared(bytes: Arc<[u8]>) -> Self {
         let (start, len_bytes) = (bytes.as_ptr(), bytes.len());
-        Self { bytes: start, len_bytes, pixels: None, buffer: Vec::new(), _owner: Owner::Others(bytes) }
+        Self { bytes: start, len_bytes, pixels: None, buffer: Vec::new(), owner: Owner::Others(bytes) }
     }
 
     /// All bytes of a buffer, which are encoded.
     pub(crate) fn owned(buffer: Vec<u8>) -> Self {
-        Self { bytes: buffer.as_ptr(), len_bytes: buffer.len(), pixels: None, buffer, _owner: Owner::Buffer }
+        Self { bytes: buffer.as_ptr(), len_bytes: buffer.len(), pixels: None, buffer, owner: Owner::Buffer }
     }
 
     /// The bytes as RGB pixels of an image of this size.
@@ -102,6 +107,11 @@ impl HeldImage {
         // are shared. Their owner is kept here and they never change: the source is only borrowed, and the buffer,
         // whose contents do not move with it, is given away only after the last use of the bytes.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }
+    }
+
+    /// The place of the image, which is sample `index` of its source, in a file.
+    pub(crate) fn extent(&self, index: u64) -> Option<Extent> {
+        if let Owner::Source(source) = &self.owner { source.extent(index) } else { None }
     }
 
     pub(crate) fn input(&self) -> Input<'_> {

@@ -44,6 +44,8 @@ pub(crate) struct RunOptions {
     pub(crate) device_memory_bytes: Option<u64>,
     /// Largest device memory for encoded images of earlier epochs, in bytes.
     pub(crate) device_cache_bytes: u64,
+    /// Whether a device reads images past the host where it can.
+    pub(crate) gpu_direct: bool,
     /// Whether memory for copies to a device is pinned.
     pub(crate) pinned: bool,
     /// The CUDA device whose trainer copies batches from host memory. The batches are then pinned.
@@ -70,6 +72,7 @@ impl Default for RunOptions {
             threads: 0,
             device_memory_bytes: None,
             device_cache_bytes: 0,
+            gpu_direct: false,
             pinned: true,
             pin_batches: None,
             batch_memory: None,

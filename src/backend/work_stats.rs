@@ -75,6 +75,11 @@ counts! {
         /// [`device`](Self::device).
         #[serde(rename = "decoded_device_cached")]
         device_cached: u64 = sum,
+        /// Images that the device has read from their files, past the host
+        /// ([`PipelineBuilder::gpu_direct`](crate::PipelineBuilder::gpu_direct)). They are included in
+        /// [`device`](Self::device).
+        #[serde(rename = "decoded_device_direct")]
+        device_direct: u64 = sum,
         /// Images that the crate's own decoder on the device left to the CPU, by reason. They are included in
         /// [`cpu`](Self::cpu), or bad.
         cpu_fallbacks: CpuFallbacks = sum,

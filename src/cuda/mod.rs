@@ -11,6 +11,7 @@
 //! functions are called that have the same name in all bindings from 12.0 on.
 
 mod buffer;
+pub(crate) mod cufile;
 pub(crate) mod driver;
 mod pool;
 mod user;

@@ -4,6 +4,7 @@
 use super::check::Check;
 use crate::backend::cuda::cards::{Card, cards};
 use crate::backend::cuda::fatbin;
+use crate::cuda::cufile::Loaded;
 use crate::cuda::driver::{check, driver_is_there};
 use crate::error::Result;
 use cudarc::driver::sys;
@@ -39,6 +40,7 @@ pub(crate) fn checks() -> Vec<Check> {
         checks.push(hardware(&library));
     }
     if !gpus.is_empty() {
+        checks.push(gpu_direct());
         checks.push(pinned_memory());
     }
     checks
@@ -210,6 +212,23 @@ fn hardware(library: &Library) -> Check {
         }
         (_, Err(error)) => Check::new(NAME, error.to_string(), Some("install the driver anew")),
     }
+}
+
+/// Whether images may be read past the host. The driver of cuFile is not opened, because that may hang.
+fn gpu_direct() -> Check {
+    const NAME: &str = "GPUDirect Storage";
+    let found = Loaded::find().and_then(|library| Ok((library.version()?, library)));
+    let found = match found {
+        Ok(((major, minor), library)) => format!("cuFile {major}.{minor} at {}", library.path().display()),
+        Err(error) => return Check::new(NAME, format!("none: {error}"), None),
+    };
+    let has_module = ["/sys/module/nvidia_fs", "/proc/driver/nvidia-fs"].iter().any(|path| Path::new(path).exists());
+    let path = if has_module {
+        "the kernel module nvidia-fs is loaded"
+    } else {
+        "without the kernel module nvidia-fs, images pass the host's memory unless cuFile uses PCI peer-to-peer DMA"
+    };
+    Check::new(NAME, format!("{found}; {path}"), None)
 }
 
 /// The limit of memory that the GPU copies from. NVIDIA's driver does not count it as locked, so `ulimit -l` does not

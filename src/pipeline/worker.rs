@@ -126,7 +126,7 @@ impl<'a> Worker<'a> {
     /// sample is returned.
     fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<Prepared> {
         let index = pick.index;
-        let (annotation, image) = match self.kept_on_device(index) {
+        let (annotation, image) = match self.kept_on_device(index).or_else(|| self.in_file(index)) {
             Some(image) => (self.context.read_annotation(index)?, image),
             None => self.load(index)?,
         };
@@ -153,6 +153,15 @@ impl<'a> Worker<'a> {
         let kept = self.backend.cached(index)?;
         let header = kept.header.clone();
         Some(Loaded { stored: Stored::from(&header), header, image: Given::OnDevice(kept), cached_ops: None })
+    }
+
+    /// The image of a sample that a device reads.
+    fn in_file(&self, index: u64) -> Option<Loaded> {
+        let image = self.backend.in_file(index, &self.context.reader)?;
+        let (header, read_bytes) = (image.known.header.clone(), image.len_bytes());
+        self.context.counters.add(|stats| stats.read_bytes += read_bytes);
+        let (stored, image) = (Stored::from(&header), Given::InFile(Box::new(image)));
+        Some(Loaded { stored, header, image, cached_ops: None })
     }
 
     /// Reads a sample: its annotation, and its image from the cache or the source.

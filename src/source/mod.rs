@@ -27,6 +27,7 @@ mod annotated;
 mod cifar;
 mod coco;
 mod compose;
+mod extent;
 mod folder;
 mod frame;
 mod idx;
@@ -58,6 +59,8 @@ pub(crate) use compose::no_labels;
 pub use compose::{
     AuxFolder, Concat, Described, MapLabels, SourceExt, Subset, WithFields, WithImages, WithTargets, split_shards,
 };
+pub use extent::Extent;
+pub(crate) use extent::ListedFile;
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
 pub(crate) use input::Reader;
@@ -172,6 +175,12 @@ pub trait Source: Send + Sync {
     /// Tells the source that sample `index` will probably be read soon, so that it can begin to fetch the sample if it
     /// has to. Returns at once.
     fn prefetch(&self, _index: u64) {}
+
+    /// The place of the image of sample `index`, if a file holds its bytes as they are. Default: not known.
+    #[doc(hidden)]
+    fn extent(&self, _index: u64) -> Option<Extent> {
+        None
+    }
 
     /// Largest number of bytes that the source holds of samples that [`prefetch`](Self::prefetch) has fetched and that
     /// have not been read. Default: 0.
@@ -291,6 +300,9 @@ macro_rules! as_in {
     (@prefetch $self:ident, $of:expr) => {
         fn prefetch(&$self, index: u64) {
             $of.prefetch(index);
+        }
+        fn extent(&$self, index: u64) -> Option<$crate::source::Extent> {
+            $of.extent(index)
         }
     };
     (@ahead_bytes $self:ident, $of:expr) => {

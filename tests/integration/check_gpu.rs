@@ -164,6 +164,7 @@ const STAGES: [&str; 11] = [
     "decoding",
     "load",
     "device_cache",
+    "gpu_direct",
     "routes",
     "bounds",
     "peers",
@@ -275,6 +276,8 @@ fn every_stage_is_gone_through_and_written() {
     assert_eq!(outcomes("decoding"), ["ok"; 1 + 2 * (4 + 2)]);
     // Two decoders, each with one and with twelve of each operation, and what that comes to.
     assert_eq!(outcomes("load"), ["ok"; 6]);
+    // Packed, three digests and what they come to, and two ways with the page cache warm and cold.
+    assert_eq!(outcomes("gpu_direct"), ["ok"; 1 + 3 + 1 + 2 * 2]);
     assert_eq!(outcomes("routes"), ["ok"; 9]);
     // All images on the engines have the CPU's bytes if our kernels convert their planes, gray ones too.
     let factors = &bundle.steps("engines")[0].1;

@@ -113,6 +113,10 @@ impl Sim {
         (self.0.reset)(seed, seed, rate, 64 << 20);
     }
 
+    pub fn reset_with_failures_and_memory(&self, seed: u64, rate: f64, memory_bytes: usize) {
+        (self.0.reset)(seed, seed, rate, memory_bytes);
+    }
+
     pub fn slow_copies(&self, bytes_per_s: u64) {
         (self.0.slow_copies)(bytes_per_s);
     }

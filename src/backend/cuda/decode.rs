@@ -120,6 +120,7 @@ impl Decoders {
         let encoded = match image {
             Given::Held(encoded) => Encoded::Held(encoded),
             Given::OnDevice(image) => Encoded::OnDevice(image),
+            Given::InFile(image) => Encoded::InFile(image),
             Given::Pixels(pixels) => {
                 let job = self.options.job(Input::Pixels(pixels), header);
                 let image = worker.decode_to_staging(host, &batch.arena, &job, part)?;
@@ -190,10 +191,11 @@ impl Decoders {
         Ok(Source { image, by: By::Cpu, spare })
     }
 
-    /// Copies an image to the host's memory if only the device has it.
+    /// Brings an image to the host's memory if it is elsewhere.
     pub(super) fn on_host<'a>(&self, image: Given<'a>) -> Result<Given<'a>> {
         match image {
             Given::OnDevice(image) => Encoded::OnDevice(image).into_host(&self.streams).map(Given::Held),
+            Given::InFile(image) => Encoded::InFile(image).into_host(&self.streams).map(Given::Held),
             image => Ok(image),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::batches::Batches;
 use super::decode::Decoders;
+use super::direct::{self, Direct, ImageInFile};
 use super::fatbin;
 use super::forget_checked;
 use super::in_flight::InFlight;
@@ -17,6 +18,7 @@ use crate::backend::spares::Spares;
 use crate::backend::{Backend, Decoded, End, Executor, Finished, Given, PlannedSample, Ran, RunOptions, Settled};
 use crate::cuda::driver;
 use crate::error::Result;
+use crate::source::Reader;
 use std::sync::Arc;
 
 /// A device, opened for one pipeline. The parts are in the order in which a batch uses them.
@@ -57,7 +59,8 @@ impl Gpu {
         let streams = Arc::new(Streams::new(&context, options.stream_priority, options.finished_at_a_time(), queue)?);
         let form = (options.elements().dtype, options.elements().has_planes());
         let kernels = Kernels::new(&module, form, tables, &context, &streams.copy)?;
-        let own = DeviceDecoder::new(options, JpegKernels::new(&module)?, &streams);
+        let direct = options.gpu_direct.then(|| Direct::open(&context)).transpose()?;
+        let own = DeviceDecoder::new(options, (JpegKernels::new(&module)?, direct), &streams);
         let decoders = Decoders::open(options, own, &streams)?;
         let outputs = Outputs::open(options, kernels, &streams, ordinal)?;
         let free = || driver::check("cuMemGetInfo", context.mem_get_info()).map(|(free, _)| free);
@@ -79,6 +82,11 @@ impl Gpu {
     /// The image of a sample that the device has kept.
     pub(in crate::backend) fn cached(&self, index: u64) -> Option<Arc<CachedImage>> {
         self.decoders.own.cached(index)
+    }
+
+    /// The image of a sample, if the device can read it from a file.
+    pub(in crate::backend) fn in_file(&self, index: u64, reader: &Reader) -> Option<ImageInFile> {
+        self.decoders.own.in_file(index, reader)
     }
 
     /// Limits the memory of kept images. The rest is freed when the device has done the work that reads it.
@@ -116,7 +124,8 @@ impl Backend for Gpu {
     }
 
     fn device_bytes(&self) -> u64 {
-        (self.batches.limit_bytes * self.options.batches_at_a_time()) as u64
+        let buffers = if self.options.gpu_direct { self.options.finished_at_a_time() } else { 0 };
+        (self.batches.limit_bytes * self.options.batches_at_a_time() + direct::BUFFER_BYTES * buffers) as u64
     }
 
     fn worker(&self) -> Result<Worker> {

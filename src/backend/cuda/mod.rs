@@ -36,6 +36,7 @@ mod batches;
 mod buffers;
 pub(crate) mod cards;
 mod decode;
+pub(crate) mod direct;
 pub(crate) mod engines;
 pub(crate) mod fatbin;
 mod gpu;

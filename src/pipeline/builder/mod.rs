@@ -413,6 +413,24 @@ impl PipelineBuilder {
         self
     }
 
+    /// Has the GPU read images from storage to its own memory, past the host (GPUDirect Storage, NVIDIA's cuFile).
+    /// Default: `false`. On the CPU it does nothing.
+    ///
+    /// From its second epoch on, an image is read so if it lies in a local shard ([`RecordShards`] of WebDataset or
+    /// RecordIO), this crate's decoder on the GPU has decoded it ([`JpegDecoder::Auto`], [`JpegDecoder::Device`]), it
+    /// has no restart markers, and it is at most 8 MiB. If the shard was written since it was listed, or if a read
+    /// fails, the host reads the image. Bytes do not change.
+    /// [`Decoded::device_direct`](crate::Decoded::device_direct) counts the images, and
+    /// [`Decoded::cpu_fallbacks`](crate::Decoded::cpu_fallbacks) the failed reads. [`build`](Self::build) fails if
+    /// cuFile is missing or cannot be opened.
+    ///
+    /// [`RecordShards`]: crate::source::RecordShards
+    #[must_use]
+    pub fn gpu_direct(mut self, direct: bool) -> Self {
+        self.options.gpu_direct = direct;
+        self
+    }
+
     /// Caches decoded images from one epoch to the next. The CPU decodes these images, whatever
     /// [`jpeg_decoder`](Self::jpeg_decoder) says. Default: no cache.
     #[must_use]

@@ -144,6 +144,7 @@ impl Setting {
             "Limit of GPU memory for in-flight batches, in bytes.";
         device_cache: u64, "BYTES", "0", Nothing,
             "Limit of GPU memory for encoded images that stay there from epoch to epoch, in bytes.";
+        gpu_direct: bool, "", "false", Nothing, "Have a GPU read images of shards past the host (GPUDirect Storage).";
         pinned: bool, "", "true", Nothing, "Stage copies to a GPU in pinned memory.";
         stream_priority: StreamPriority, "", "low", Nothing, "Priority of the pipeline's streams on a GPU.";
     };

@@ -1,6 +1,7 @@
 //! Checks of a builder's settings, and values derived from them.
 
 use super::{MemoryBound, PipelineBuilder, Shapes};
+use crate::backend::cuda::direct::KNOWN_BYTES;
 use crate::backend::{MAX_BATCH_BYTES, Open, OutputForm, PixelForm, RunOptions};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -434,7 +435,9 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
         batch_bytes,
         fields_bytes: fields_bytes.saturating_mul(options.batches_at_a_time() as u64),
         images_bytes: (image_bytes * working).saturating_mul(max_px),
-        encoded_bytes: MAX_ENCODED_BYTES * encoded + setup.input.memory_bytes().saturating_mul(setup.lanes_of_a_rank()),
+        encoded_bytes: MAX_ENCODED_BYTES * encoded
+            + setup.input.memory_bytes().saturating_mul(setup.lanes_of_a_rank())
+            + if device_bytes > 0 && options.gpu_direct { KNOWN_BYTES } else { 0 },
         order_bytes: match &setup.chosen {
             Some(chosen) => chosen.order_bytes(),
             None if setup.shuffle && setup.input.samples().is_some() => len.saturating_mul(index_bytes),

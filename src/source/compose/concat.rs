@@ -3,7 +3,7 @@
 use super::{SourceExt, first_8_bytes};
 use crate::error::{Error, Result};
 use crate::raster::Size;
-use crate::source::{ReadRequest, Sample, Source, most_frequent, no_such_sample};
+use crate::source::{Extent, ReadRequest, Sample, Source, most_frequent, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -93,6 +93,11 @@ impl Source for Concat {
         if let Some((source, of)) = self.find(index) {
             source.prefetch(of);
         }
+    }
+
+    fn extent(&self, index: u64) -> Option<Extent> {
+        let (source, of) = self.find(index)?;
+        source.extent(of)
     }
 
     fn ahead_bytes(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::first_8_bytes;
 use crate::error::Result;
-use crate::source::{ReadRequest, Sample, Source, as_in, no_such_sample};
+use crate::source::{Extent, ReadRequest, Sample, Source, as_in, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -74,6 +74,10 @@ impl Source for Subset {
         if let Some(of) = self.get(index) {
             self.source.prefetch(of);
         }
+    }
+
+    fn extent(&self, index: u64) -> Option<Extent> {
+        self.source.extent(self.get(index)?)
     }
 
     fn label(&self, index: u64) -> Option<u32> {

@@ -146,6 +146,11 @@ pub(crate) trait ShardFormat: Sync {
         None
     }
 
+    /// Whether nothing is verified in a record, which is nothing but an image.
+    fn is_image_alone(&self) -> bool {
+        true
+    }
+
     /// Verifies a record and returns the wanted parts. `None` if a record is nothing but an image.
     fn checked(
         &self,

@@ -24,7 +24,7 @@ pub(crate) mod tar;
 pub(crate) mod tfrecord;
 
 use super::window::{ReadAt, Window};
-use super::{KEEP_BUFFER_BYTES, ReadRequest, Sample, Source, as_in, no_such_sample, shared_source};
+use super::{Extent, KEEP_BUFFER_BYTES, ReadRequest, Sample, Source, as_in, no_such_sample, shared_source};
 use crate::decode::probe;
 use crate::error::{Error, Result};
 use crate::os::file::most_open;
@@ -379,6 +379,15 @@ impl Source for Shards {
         {
             self.shard(index).prefetch(record.offset, self.read_bytes(record) as u64);
         }
+    }
+
+    fn extent(&self, index: u64) -> Option<Extent> {
+        let record = *self.records.get(usize::try_from(index).ok()?)?;
+        if record.label_kind() == FAULT || record.is_split() || !self.format.rules().is_image_alone() {
+            return None;
+        }
+        let file = Arc::clone(self.shard(index).file.as_ref()?);
+        Some(Extent { file, offset: record.offset, len_bytes: record.len_bytes().into() })
     }
 
     fn ahead_bytes(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::os::file::{Identity, Keeper, Share, open_with_metadata};
+use crate::source::ListedFile;
 use crate::source::window::{ReadAt, read_exact_at};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -18,7 +19,7 @@ pub(in crate::source) struct Shard {
     /// Distinguishes contents of the same name and length. For a file: a hash of what [`Identity`] has.
     pub(super) version: u64,
     /// `None` for a remote shard.
-    identity: Option<Identity>,
+    pub(super) file: Option<Arc<ListedFile>>,
     /// Index of the shard's first sample in the source.
     pub(super) first: u64,
     /// Offsets of the shard's samples, once they were needed.
@@ -40,12 +41,12 @@ impl Shard {
             let expected = "regular files, which can be read in any order";
             return Err(Error::parameter("RecordShards::open", "shards", expected, path.display()));
         }
-        let identity = Identity::of(&metadata);
+        let file = ListedFile::new(path, &metadata);
         Ok(Self {
             name: path.to_owned(),
             len_bytes: metadata.len(),
-            version: identity.version(),
-            identity: Some(identity),
+            version: file.identity().version(),
+            file: Some(Arc::new(file)),
             first: 0,
             starts: Mutex::default(),
             content: Content::File,
@@ -59,7 +60,7 @@ impl Shard {
             name: address.into(),
             len_bytes,
             version,
-            identity: None,
+            file: None,
             first: 0,
             starts: Mutex::default(),
             content: Content::Remote(bytes),
@@ -123,8 +124,8 @@ impl Shard {
                 source: io::Error::other(changed).into(),
             });
         }
-        let now = Identity::of(&metadata);
-        if self.identity.is_some_and(|listed| (listed.modified_ns, listed.inode) != (now.modified_ns, now.inode)) {
+        let (now, listed) = (Identity::of(&metadata), self.file.as_ref().map(|file| file.identity()));
+        if listed.is_some_and(|listed| (listed.modified_ns, listed.inode) != (now.modified_ns, now.inode)) {
             let changed = io::Error::other("the file was changed or replaced since it was listed");
             return Err(Error::Io { action: "read", path: self.name.clone(), source: changed.into() });
         }

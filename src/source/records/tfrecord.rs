@@ -62,6 +62,10 @@ impl ShardFormat for TfRecord {
         Some(offset.saturating_sub(HEAD_BYTES))
     }
 
+    fn is_image_alone(&self) -> bool {
+        false
+    }
+
     /// Verifies a record's data, which their checksum follows.
     fn checked(
         &self,

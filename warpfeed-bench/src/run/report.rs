@@ -73,6 +73,9 @@ pub struct DecoderCounts {
     /// Images among `device` whose data the GPU had kept since an earlier epoch
     /// ([`PipelineBuilder::device_cache`](warpfeed::PipelineBuilder::device_cache)).
     pub device_cached: u64,
+    /// Images among `device` that the GPU has read past the host
+    /// ([`PipelineBuilder::gpu_direct`](warpfeed::PipelineBuilder::gpu_direct)).
+    pub device_direct: u64,
     /// Images among `cpu` for which the GPU had not enough memory as a whole.
     pub for_memory: u64,
     /// Images that the crate's own decoder on a GPU left to the CPU, by reason.
@@ -90,6 +93,7 @@ impl From<Stats> for DecoderCounts {
             entry_points: stats.decoded.entry_points,
             device_entry_points: stats.decoded.device_entry_points,
             device_cached: stats.decoded.device_cached,
+            device_direct: stats.decoded.device_direct,
             for_memory: stats.decoded.for_memory,
             cpu_fallbacks: stats.decoded.cpu_fallbacks,
         }

@@ -76,7 +76,7 @@ fn time(report: &RunReport) -> [Line; 2] {
 }
 
 /// What was read, and which decoders decoded it.
-fn decoding(report: &RunReport) -> [Line; 8] {
+fn decoding(report: &RunReport) -> [Line; 9] {
     let (decoded, images) = (report.decoded, report.images);
     let left: Vec<_> = decoded.cpu_fallbacks.iter().map(|(reason, images)| format!("{images} {reason}")).collect();
     let restarts = format!("{} of {images} images were decoded around the crop only", decoded.restarts);
@@ -85,6 +85,7 @@ fn decoding(report: &RunReport) -> [Line; 8] {
     let folder = folder.map(|folder| format!(", kept in {}", escape(folder.display()))).unwrap_or_default();
     let from_points = format!("{points} of {images} images were decoded from places found earlier{folder}");
     let kept = format!("{} of {images} images were in GPU memory", decoded.device_cached);
+    let direct = format!("{} of {images} images were read by the GPU", decoded.device_direct);
     let cache = report.cache.as_ref().map(|cache| {
         let full = if cache.full { ", and no room for more" } else { "" };
         let (used, limit) = (bytes(cache.bytes), bytes(cache.limit_bytes));
@@ -104,6 +105,7 @@ fn decoding(report: &RunReport) -> [Line; 8] {
         ("restarts", (decoded.restarts > 0).then_some(restarts)),
         ("entry points", (points > 0).then_some(from_points)),
         ("device cache", (decoded.device_cached > 0).then_some(kept)),
+        ("GPUDirect", (decoded.device_direct > 0).then_some(direct)),
         ("image cache", cache),
     ]
 }

@@ -93,6 +93,15 @@ impl Baseline {
     /// # Errors
     /// The reason why a device should not decode the image.
     pub fn new(bytes: &[u8], header: &Header) -> Result<Self, Reason> {
+        let this = Self::of_head(bytes, header)?;
+        if has_end(bytes, header) { Ok(this) } else { Err(Reason::NoEnd) }
+    }
+
+    /// Lowers the headers of an image, of which `bytes` need only have what comes before the scan's data.
+    ///
+    /// # Errors
+    /// The reason why a device should not decode the image.
+    pub fn of_head(bytes: &[u8], header: &Header) -> Result<Self, Reason> {
         match header.process {
             _ if header.format != Format::Jpeg => return Err(Reason::Format),
             0xC0 | 0xC1 => {}
@@ -139,9 +148,6 @@ impl Baseline {
             .collect();
         if block_components.len() > MAX_BLOCKS {
             return Err(Reason::Sampling);
-        }
-        if !has_end(bytes, header) {
-            return Err(Reason::NoEnd);
         }
         let mcu = Size::new(8 * u32::from(in_mcu.0), 8 * u32::from(in_mcu.1));
         Ok(Self {

@@ -50,4 +50,6 @@ reasons! {
     Draft "a draft",
     /// Truncated images are accepted, and libjpeg decides about their pixels.
     Tolerant "truncated images are accepted",
+    /// The data were to come to the device past the host, and did not.
+    Storage "not read by GPUDirect Storage",
 }

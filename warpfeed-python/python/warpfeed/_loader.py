@@ -262,6 +262,7 @@ class Loader(Generic[T]):
         pass_order: Literal["pillow13", "horizontal_first"] | None = None,
         device_memory: int | None = None,
         device_cache: int | None = None,
+        gpu_direct: bool = False,
         pinned: bool = True,
         stream_priority: Literal["low", "high"] | None = None,
     ) -> None:
@@ -351,6 +352,7 @@ class Loader(Generic[T]):
             "hardware_share": hardware_share,
             "device_memory": device_memory,
             "device_cache": device_cache,
+            "gpu_direct": gpu_direct,
             "pinned": pinned,
             "stream_priority": stream_priority,
             "strategy": strategy,

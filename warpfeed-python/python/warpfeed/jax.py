@@ -74,6 +74,7 @@ class DataLoader(Loader[tuple[Any, Any]]):
         pass_order: Literal["pillow13", "horizontal_first"] | None = None,
         device_memory: int | None = None,
         device_cache: int | None = None,
+        gpu_direct: bool = False,
         pinned: bool = True,
         stream_priority: Literal["low", "high"] | None = None,
         sharding: Any = None,
@@ -127,6 +128,7 @@ class DataLoader(Loader[tuple[Any, Any]]):
             pass_order=pass_order,
             device_memory=device_memory,
             device_cache=device_cache,
+            gpu_direct=gpu_direct,
             pinned=pinned,
             stream_priority=stream_priority,
         )

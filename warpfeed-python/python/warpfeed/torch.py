@@ -100,6 +100,7 @@ class Options(TypedDict, total=False):
     pass_order: Literal["pillow13", "horizontal_first"] | None
     device_memory: int | None
     device_cache: int | None
+    gpu_direct: bool
     pinned: bool
     stream_priority: Literal["low", "high"] | None
     dtype: torch.dtype | DTypeName | None
@@ -249,6 +250,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         pass_order: Literal["pillow13", "horizontal_first"] | None = None,
         device_memory: int | None = None,
         device_cache: int | None = None,
+        gpu_direct: bool = False,
         pinned: bool = True,
         stream_priority: Literal["low", "high"] | None = None,
         dtype: torch.dtype | DTypeName | None = None,
@@ -335,6 +337,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             pass_order=pass_order,
             device_memory=device_memory,
             device_cache=device_cache,
+            gpu_direct=gpu_direct,
             pinned=pinned,
             stream_priority=stream_priority,
         )

@@ -44,6 +44,17 @@ pub extern "C" fn cuda_sim_host(address: usize) -> usize {
     host(address)
 }
 
+/// The host's address of a range of device memory that another library reads or writes during its call, ahead of all
+/// queued work. 0 if the range is not allocated memory of the current context.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_device_range(address: usize, bytes: usize) -> usize {
+    let _session = Session::open("cuda_sim_device_range");
+    let memory = memory();
+    let found = memory.find(address as u64, bytes).and_then(|id| memory.require_live(id));
+    drop(memory);
+    found.map_or(0, |()| host(address))
+}
+
 /// A number that decides in which order the launch that runs now has its blocks run.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_launch_order() -> u64 {

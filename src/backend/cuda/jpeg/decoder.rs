@@ -11,6 +11,7 @@ use crate::backend::cpu_fallbacks::reason_of_status;
 use crate::backend::cuda::arena::StagingWriter;
 use crate::backend::cuda::buffers::Buffers;
 use crate::backend::cuda::decode::{By, Source, needed_bytes};
+use crate::backend::cuda::direct::{Direct, ImageInFile, Wanted};
 use crate::backend::cuda::in_flight::InFlight;
 use crate::backend::cuda::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
 use crate::backend::cuda::streams::Streams;
@@ -21,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::ops::descriptors::DevicePointer;
 use crate::plan::decoded_by;
 use crate::raster::Rect;
+use crate::source::Reader;
 use crate::trace::{Activity, Span};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,15 +34,20 @@ pub(in crate::backend::cuda) struct Job {
     pub(in crate::backend::cuda) encoded: Encoded,
     /// What the cache needs to use the image's data again, if there is room for them.
     to_keep: Option<ToKeep>,
+    /// The sample of an image that may be read past the host later, its header, and the key of its entry points.
+    to_learn: Option<(u64, Header, Option<ImageKey>)>,
+    /// Address of the data of its scan, if they are read past the host.
+    read_to: DevicePointer,
     pub(super) part: Rect,
     /// Knowledge of the places in its data.
     pub(super) points: DevicePoints,
 }
 
-/// An encoded image, in the host's memory or on the device.
+/// An encoded image: in the host's memory, on the device, or in a file that the device reads.
 pub(in crate::backend::cuda) enum Encoded {
     Held(HeldImage),
     OnDevice(Arc<CachedImage>),
+    InFile(Box<ImageInFile>),
 }
 
 impl Encoded {
@@ -48,10 +55,14 @@ impl Encoded {
     ///
     /// # Synchronization
     /// Waits for a copy from the device.
+    ///
+    /// # Errors
+    /// Those of reading an image that the device was to read.
     pub(in crate::backend::cuda) fn host_bytes(&self, streams: &Streams) -> Result<Cow<'_, [u8]>> {
         match self {
             Self::Held(held) => Ok(Cow::Borrowed(held.bytes())),
             Self::OnDevice(image) => image.to_host(streams).map(|held| Cow::Owned(held.into_buffer())),
+            Self::InFile(image) => image.to_host().map(|held| Cow::Owned(held.bytes().to_vec())),
         }
     }
 
@@ -63,6 +74,7 @@ impl Encoded {
         match self {
             Self::Held(held) => Ok(held),
             Self::OnDevice(image) => image.to_host(streams),
+            Self::InFile(image) => image.to_host(),
         }
     }
 
@@ -70,7 +82,7 @@ impl Encoded {
     pub(in crate::backend::cuda) fn into_buffer(self) -> Vec<u8> {
         match self {
             Self::Held(held) => held.into_buffer(),
-            Self::OnDevice(_) => Vec::new(),
+            Self::OnDevice(_) | Self::InFile(_) => Vec::new(),
         }
     }
 }
@@ -96,12 +108,14 @@ pub(in crate::backend::cuda) struct DeviceDecoder {
     streams: Arc<Streams>,
     unstored: UnstoredPlaces,
     cache: DeviceCache,
+    /// Reads images past the host, if it is to do so.
+    direct: Option<Direct>,
 }
 
 impl DeviceDecoder {
     pub(in crate::backend::cuda) fn new(
         options: &Arc<RunOptions>,
-        kernels: JpegKernels,
+        (kernels, direct): (JpegKernels, Option<Direct>),
         streams: &Arc<Streams>,
     ) -> Self {
         Self {
@@ -110,6 +124,7 @@ impl DeviceDecoder {
             streams: Arc::clone(streams),
             unstored: UnstoredPlaces::default(),
             cache: DeviceCache::new(options.device_cache_bytes),
+            direct,
         }
     }
 
@@ -118,9 +133,17 @@ impl DeviceDecoder {
         self.cache.get(index)
     }
 
+    /// The image of a sample, if the device can read it from a file.
+    pub(in crate::backend::cuda) fn in_file(&self, index: u64, reader: &Reader) -> Option<ImageInFile> {
+        let direct = self.direct.as_ref()?;
+        let _entered = self.streams.enter_again().ok()?;
+        direct.find(index, reader)
+    }
+
     /// Says that the device has done all work.
     pub(in crate::backend::cuda) fn idle(&mut self) {
         self.cache.idle();
+        self.direct.iter_mut().for_each(Direct::idle);
     }
 
     /// Limits the memory of kept images.
@@ -141,12 +164,19 @@ impl DeviceDecoder {
         // Its share of the places that earlier batches have learned.
         self.store_one();
         let part = decoded_by(plans);
-        let (mut parsed, mut kept_at) = (None, 0);
+        let (mut parsed, mut kept_at, mut to_learn) = (None, 0, None);
         let (image, encoding) = match &encoded {
             Encoded::OnDevice(cached) => {
                 kept_at = cached.data;
                 (&cached.image, cached.bytes())
             }
+            Encoded::InFile(in_file) => match Baseline::of_head(&in_file.known.head, header) {
+                Ok(image) => (&*parsed.insert(image), in_file.bytes()),
+                Err(reason) => {
+                    worker.decoded.cpu_fallbacks.add(reason);
+                    return Ok(Err((in_file.to_host()?, None)));
+                }
+            },
             Encoded::Held(held) => {
                 let bytes = held.bytes();
                 let _parse = Span::enter(Activity::Parse);
@@ -155,6 +185,8 @@ impl DeviceDecoder {
                     Ok(image) => {
                         let image = &*parsed.insert(image);
                         let stays = index.is_some_and(|index| self.cache.takes(index, bytes.len(), image));
+                        let direct = self.direct.as_ref();
+                        to_learn = index.filter(|&i| direct.is_some_and(|direct| direct.takes(i, held, header)));
                         (image, if stays { DeviceBytes::Whole(bytes) } else { DeviceBytes::Window(bytes) })
                     }
                     Err(reason) => {
@@ -180,8 +212,9 @@ impl DeviceDecoder {
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, writable_bytes)).sum();
         let own_bytes = stages_bytes + staged.len() + lowered.staged_bytes();
         let left_bytes = needed_bytes(&self.options, batch, plans, masks_bytes).saturating_add(own_bytes);
+        let read_bytes = if let Encoded::InFile(in_file) = &encoded { in_file.data_bytes() } else { 0 };
         let mut taken = None;
-        let placed = batch.arena.scratch_sparing(lowered.len_bytes, left_bytes).and_then(|memory| {
+        let placed = batch.arena.scratch_sparing(lowered.len_bytes + read_bytes, left_bytes).and_then(|memory| {
             taken = Some((memory, lowered.len_bytes));
             let _stage = Span::enter(Activity::Stage);
             let in_scan = (lowered.data.start - image.scan_offset_bytes) as u64;
@@ -189,6 +222,10 @@ impl DeviceDecoder {
                 DeviceBytes::Window(_) => (None, batch.arena.copy_of(staged)?),
                 DeviceBytes::Whole(_) => {
                     let scan = batch.arena.copy_of(staged)?;
+                    (Some(scan), scan + in_scan)
+                }
+                DeviceBytes::OnDevice { .. } if read_bytes > 0 => {
+                    let scan = memory + lowered.len_bytes as u64;
                     (Some(scan), scan + in_scan)
                 }
                 DeviceBytes::OnDevice { .. } => (None, kept_at + in_scan),
@@ -201,11 +238,20 @@ impl DeviceDecoder {
                 // When a stage writes to this memory, the decoder is done with it.
                 let (own, len_bytes) = (lowered.pixels_end, lowered.len_bytes);
                 let spare = Some((address + own as u64, len_bytes - own));
-                let room = scan.zip(index).and_then(|(scan, index)| {
-                    let room = self.cache.room(index, staged.len(), &self.streams)?;
-                    Some((room, scan, staged.len()))
+                let stays = |image: &Baseline| match &encoded {
+                    Encoded::InFile(in_file) => {
+                        index.is_some_and(|index| self.cache.takes(index, in_file.known.len_bytes, image))
+                    }
+                    _ => true,
+                };
+                let room = scan.zip(index).filter(|_| stays(image)).and_then(|(scan, index)| {
+                    let data_bytes = staged.len() + read_bytes;
+                    let room = self.cache.room(index, data_bytes, &self.streams)?;
+                    Some((room, scan, data_bytes))
                 });
                 let key = worker.points.key;
+                let to_learn = to_learn.map(|index| (index, header.clone(), key));
+                let read_to = scan.filter(|_| read_bytes > 0).unwrap_or_default();
                 let to_keep = room.zip(parsed).map(|((room, scan, data_bytes), image)| ToKeep {
                     room,
                     header: header.clone(),
@@ -214,7 +260,7 @@ impl DeviceDecoder {
                     scan,
                     data_bytes,
                 });
-                let job = Job { image: described, encoded, to_keep, part, points };
+                let job = Job { image: described, encoded, to_keep, to_learn, read_to, part, points };
                 Ok(Ok(Source { image: decoded, by: By::Device(Box::new(job)), spare }))
             }
             Err(Error::OutOfDeviceMemory { .. }) => {
@@ -246,41 +292,83 @@ impl DeviceDecoder {
                 jobs.push((place, job));
             }
         }
+        let mut bad = Vec::new();
+        for (place, job) in self.read(&mut jobs)? {
+            worker.decoded.cpu_fallbacks.add(Reason::Storage);
+            bad.extend(self.decode_instead((host, worker), &job)?.map(|error| (place, error)));
+        }
         if jobs.is_empty() {
-            return Ok(Settled::default());
+            return Ok(Settled { bad, decoded: worker.take_decoded(), ..Settled::default() });
         }
         let status = self.queue(batch, &jobs)?;
         // The copy that is running does not include what this worker stages from now on.
         worker.staging = StagingWriter::default();
         batch.on_device = jobs.len();
-        let mut bad = Vec::new();
         for ((place, mut job), status) in jobs.into_iter().zip(status) {
             match reason_of_status(status) {
                 None => {
                     worker.decoded.device += 1;
                     worker.decoded.device_cached += u64::from(matches!(job.encoded, Encoded::OnDevice(_)));
-                    if let (Some(keep), Encoded::Held(held)) = (job.to_keep.take(), &job.encoded) {
-                        let ToKeep { room, header, image, key, .. } = keep;
-                        self.cache.add(room, header, image, (held.bytes(), key));
-                    }
+                    worker.decoded.device_direct += u64::from(matches!(job.encoded, Encoded::InFile(_)));
+                    self.keep(&mut job);
                     worker.decoded.device_entry_points += u64::from(matches!(job.points, DevicePoints::Known));
                 }
                 Some(reason) => {
                     worker.decoded.cpu_fallbacks.add(reason);
-                    let Job { image, encoded, part, .. } = &*job;
-                    let bytes = encoded.host_bytes(&self.streams)?;
-                    let (how, to, stream) = (self.options.how(), image.pixels, &self.streams.compute);
-                    // SAFETY: the destination belongs to the batch and has the size of the part. All earlier work on
-                    // the stream belongs to this decoder, and readers of the pixels come later on the stream.
-                    let decoded = unsafe { worker.decode_instead(host, (&bytes, how), *part, to, stream) };
-                    if let Err(error) = decoded {
-                        bad.push((place, error));
-                    }
+                    bad.extend(self.decode_instead((host, worker), &job)?.map(|error| (place, error)));
                 }
             }
             buffers.give(job.encoded.into_buffer());
         }
         Ok(Settled { bad, decoded: worker.take_decoded(), ..Settled::default() })
+    }
+
+    /// Decodes an image on the CPU to the place of its pixels. Returns the error of a bad image.
+    fn decode_instead(&self, (host, worker): (&mut Executor, &mut Worker), job: &Job) -> Result<Option<Error>> {
+        let Job { image, encoded, part, .. } = job;
+        let bytes = match encoded.host_bytes(&self.streams) {
+            Ok(bytes) => bytes,
+            Err(error) if error.is_bad_sample() => return Ok(Some(error)),
+            Err(error) => return Err(error),
+        };
+        let (how, to, stream) = (self.options.how(), image.pixels, &self.streams.compute);
+        // SAFETY: the destination belongs to the batch and has the size of the part. All earlier work on the stream
+        // belongs to this decoder, and readers of the pixels come later on the stream.
+        Ok(unsafe { worker.decode_instead(host, (&bytes, how), *part, to, stream) }.err())
+    }
+
+    /// Keeps what later epochs need of an image that was decoded.
+    fn keep(&self, job: &mut Job) {
+        let bytes = match &job.encoded {
+            Encoded::Held(held) => held.bytes(),
+            Encoded::InFile(in_file) => &in_file.known.head,
+            Encoded::OnDevice(_) => return,
+        };
+        if let Some(ToKeep { room, header, image, key, data_bytes, .. }) = job.to_keep.take() {
+            let head = &bytes[..image.scan_offset_bytes.min(bytes.len())];
+            self.cache.add(room, header, image, (head, data_bytes, key));
+        }
+        if let (Some(direct), Some((index, header, key))) = (&self.direct, job.to_learn.take()) {
+            direct.learn(index, header, bytes, key);
+        }
+    }
+
+    /// Reads the images that are in files, and takes out those that could not be read.
+    fn read(&self, jobs: &mut Vec<(usize, Box<Job>)>) -> Result<Vec<(usize, Box<Job>)>> {
+        let Some(direct) = &self.direct else { return Ok(Vec::new()) };
+        let mut wanted = Vec::new();
+        for (_, job) in jobs.iter() {
+            if let Encoded::InFile(image) = &job.encoded {
+                wanted.push(Wanted { image, to: job.read_to });
+            }
+        }
+        // SAFETY: the places belong to the batch and are as long as the data. The decoder's work is queued later, and
+        // waits for the stream of copies.
+        let mut is_read = unsafe { direct.read(&wanted, &self.streams)? }.into_iter();
+        let fails = |(_, job): &mut (usize, Box<Job>)| {
+            matches!(job.encoded, Encoded::InFile(_)) && is_read.next() == Some(false)
+        };
+        Ok(jobs.extract_if(.., fails).collect())
     }
 
     /// Queues the launches, and waits for the images' status.

@@ -111,10 +111,15 @@ impl DeviceCache {
     }
 
     /// Adds an image whose data were copied to their room.
-    pub(super) fn add(&self, room: Room, header: Header, image: Baseline, (bytes, key): (&[u8], Option<ImageKey>)) {
-        let (head, data) = bytes.split_at(image.scan_offset_bytes.min(bytes.len()));
+    pub(super) fn add(
+        &self,
+        room: Room,
+        header: Header,
+        image: Baseline,
+        (head, data_bytes, key): (&[u8], usize, Option<ImageKey>),
+    ) {
         let Room { block, address, index } = room;
-        let (head, data_bytes) = (head.into(), data.len());
+        let head = head.into();
         let image = CachedImage { header, image, head, key, data: address, data_bytes, block };
         let mut contents = lock(&self.0);
         if contents.blocks.iter().any(|block| Arc::ptr_eq(block, &image.block)) {
