@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// memory to the caller.
 pub(crate) struct HostBuffer {
     /// The pin of all its pages, for copies to a CUDA device. It must be dropped before the memory.
-    pin: Option<Pinned>,
+    pin: Option<Box<Pinned>>,
     memory: Memory,
     /// Start of the first whole cache line, or page, in the memory.
     start_bytes: usize,
@@ -62,7 +62,7 @@ impl HostBuffer {
         // `memory`, and taken before the vector is given away.
         #[allow(unsafe_code)]
         let pin = unsafe { Pinned::new(context, buffer.as_bytes_mut())? };
-        (buffer.pin, buffer.len_bytes) = (Some(pin), len_bytes);
+        (buffer.pin, buffer.len_bytes) = (Some(Box::new(pin)), len_bytes);
         Ok(buffer)
     }
 
@@ -97,17 +97,17 @@ impl HostBuffer {
 
     /// The pin, with the streams that read the buffer.
     pub(super) fn pin(&self) -> Option<&Pinned> {
-        self.pin.as_ref()
+        self.pin.as_deref()
     }
 
     /// Waits until the device no longer reads a pinned buffer. Others it never reads later.
     pub(super) fn wait_for_readers(&mut self) -> Result<()> {
-        self.pin.as_mut().map_or(Ok(()), Pinned::wait)
+        self.pin.as_deref_mut().map_or(Ok(()), Pinned::wait)
     }
 
     /// Waits for the streams that were named.
     fn wait_for_named_readers(&mut self) -> Result<()> {
-        self.pin.as_mut().map_or(Ok(()), Pinned::wait_for_named)
+        self.pin.as_deref_mut().map_or(Ok(()), Pinned::wait_for_named)
     }
 
     /// Waits for the device as far as that is possible: not while a trainer captures a graph. In a failed context
@@ -322,7 +322,7 @@ impl Spares {
             readers => readers,
         };
         let ranked =
-            fitting.map(|(at, (number, buffer))| (readers(*number, buffer.pin.as_mut()), buffer.len_bytes, at));
+            fitting.map(|(at, (number, buffer))| (readers(*number, buffer.pin.as_deref_mut()), buffer.len_bytes, at));
         let (readers, _, at) = ranked.min().filter(|(readers, ..)| *readers != Readers::Capturing)?;
         Some((self.buffers.swap_remove(at).1, readers))
     }

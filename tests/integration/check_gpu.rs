@@ -158,7 +158,7 @@ impl Bundle {
     }
 }
 
-const STAGES: [&str; 11] = [
+const STAGES: [&str; 12] = [
     "correctness",
     "sanitizer",
     "decoding",

@@ -288,7 +288,7 @@ fn pinned_batches_whose_readers_are_named_end_no_capture() {
         assert_eq!(sim.message(), "", "seed {seed}");
         // Without names.
         let read = |batch: &Batch| batch.images().as_bytes().map(|bytes| bytes[0]).unwrap();
-        assert_eq!(pipeline.epoch(0).map(|batch| read(&batch.unwrap())).count(), 8);
+        pipeline.epoch(0).for_each(|batch| _ = read(&batch.unwrap()));
         begin_capture(&captured, seed);
         let refused = pipeline
             .epoch(0)

@@ -58,8 +58,9 @@ macro_rules! converts {
             let mut x = 0;
             while x + step <= width {
                 // SAFETY: so many samples are left.
-                let [y, b, r] =
-                    unsafe { [$load(luma.add(x).cast()), $load(blue.add(x).cast()), $load(red.add(x).cast())] };
+                let y = unsafe { $load(luma.add(x).cast()) };
+                // SAFETY: as above.
+                let (b, r) = unsafe { ($load(blue.add(x).cast()), $load(red.add(x).cast())) };
                 let (y, b, r) = ($widen(y), $sub($widen(b), center), $sub($widen(r), center));
                 // Twice the product's high half, plus 1, halved: rounded as libjpeg rounds.
                 let rest_of_red = $halve::<1>($add($high($add(r, r), $set(REST_OF_RED)), one));
