@@ -4,6 +4,7 @@ use crate::api::{OK, Status};
 use crate::state::Session;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
 /// A read.
@@ -148,9 +149,15 @@ pub extern "C" fn cuFileBatchIOGetStatus(
             _ if is_canceled => (CANCELED, 0),
             Some("failed") => (FAILED, -5),
             Some("timeout") => (TIMEOUT, 0),
-            short => {
-                if short == Some("short") {
-                    len_bytes /= 2;
+            fault => {
+                match fault {
+                    Some("short") => len_bytes /= 2,
+                    Some("spoil") => {
+                        if let Some(fd) = state.fd(name, request.file.addr()) {
+                            spoil(fd, request.file_offset as u64, len_bytes);
+                        }
+                    }
+                    _ => {}
                 }
                 state.report.batch_reads += 1;
                 match state.fd(name, request.file.addr()) {
@@ -174,6 +181,14 @@ pub extern "C" fn cuFileBatchIOGetStatus(
     // SAFETY: the caller's contract.
     unsafe { count.write(done as c_uint) };
     OK
+}
+
+/// Overwrites bytes in the middle of a range of the file, as another program may.
+fn spoil(fd: c_int, offset: u64, len_bytes: usize) {
+    let file = std::fs::OpenOptions::new().write(true).open(format!("/proc/self/fd/{fd}"));
+    if let Ok(file) = file {
+        let _ = file.write_all_at(&[(offset % 251) as u8; 64], offset + len_bytes as u64 / 2);
+    }
 }
 
 #[unsafe(no_mangle)]

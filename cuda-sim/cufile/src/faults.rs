@@ -23,7 +23,7 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("handle", &["5008", "5019", "5028", "5034"]),
     ("buffer", &["5016", "5023", "5024", "5036"]),
     ("read", &["short", "zero", "eio", "eintr", "5008", "5011", "change"]),
-    ("batch", &["setup", "full", "failed", "timeout", "short", "late", "lost"]),
+    ("batch", &["setup", "full", "failed", "timeout", "short", "late", "lost", "spoil"]),
 ];
 
 impl Faults {

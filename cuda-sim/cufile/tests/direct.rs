@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use warpfeed::{
     Device, JpegDecoder, OnError, Partition, Pipeline, PipelineBuilder, Stats,
     image::{ChromaSampling, Image, JpegOptions, Size, encode_jpeg},
-    ops::{random_horizontal_flip, random_resized_crop},
+    ops::{Custom, Op, Transform, maybe, random_horizontal_flip, random_resized_crop},
     source::{RecordFormat, RecordOptions, RecordShards},
 };
 
@@ -235,6 +235,34 @@ fn images_read_past_the_host_equal_the_cpu() {
     }
 }
 
+/// Images that the CPU is left to do, because of their operations or because the device is slow.
+#[test]
+fn images_that_the_cpu_makes_equal_the_cpu() {
+    let (sim, cufile) = start();
+    let set = Set::new(2, 12, small);
+    let invert = |image: &mut Image| image.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
+    let builder = || {
+        let op = Transform::from(Op::from(Custom::new("invert", invert)));
+        set.builder().shuffle(2).transform(maybe(0.3, [op]))
+    };
+    for (path, memory) in [(JpegDecoder::Auto, None), (JpegDecoder::Device, None), (JpegDecoder::Device, Some(1 << 20))]
+    {
+        sim.reset_with_memory(0, 512 << 20);
+        let cpu = builder().device(Device::Cpu).build().unwrap();
+        let gpu = builder().device(Device::Cuda(0)).jpeg_decoder(path).gpu_direct(true);
+        let gpu = if let Some(bytes) = memory { gpu.device_memory(bytes) } else { gpu }.build().unwrap();
+        let mut read = 0;
+        for number in 0..4 {
+            let ((want, host), (got, stats)) = (epoch(&cpu, number), epoch(&gpu, number));
+            assert!(want == got, "{path:?}, {memory:?}, epoch {number}");
+            assert_eq!(stats.read_bytes, host.read_bytes);
+            read += stats.decoded.device_direct;
+        }
+        assert!(read > 0, "{path:?}, {memory:?}");
+    }
+    assert_eq!(cufile.report().misuses, 0);
+}
+
 /// Each fault alone, and all together, at random.
 #[test]
 fn whatever_fails_the_host_reads_the_image() {
@@ -323,6 +351,28 @@ fn long_runs_are_read_by_themselves_in_whole_pages() {
     }
 }
 
+/// Images of a batch that are longer than a buffer together: it is filled again once its copies are done.
+#[test]
+fn a_buffer_is_not_filled_before_it_was_copied() {
+    let (sim, cufile) = start();
+    let set = Set::new(1, 6, |i| {
+        let mut image = jpeg(Size::new(50, 40), i);
+        image.resize(3 << 20, 0);
+        image
+    });
+    for seed in 0..2 {
+        sim.reset_with_memory(seed, 1 << 30);
+        cufile.faults("", seed);
+        let (cpu, gpu) = both(|| set.builder().batch_size(6).threads(1).prefetch(1));
+        for number in 0..2 {
+            let ((want, _), (got, stats)) = (epoch(&cpu, number), epoch(&gpu, number));
+            assert!(want == got, "seed {seed}, epoch {number}");
+            assert_eq!(stats.decoded.device_direct, 6 * number);
+        }
+        assert_eq!((cufile.report().reads, cufile.report().misuses), (2, 0));
+    }
+}
+
 /// A shard that is written, or replaced, while a pipeline uses it: the host's bytes or errors, and nothing from before.
 #[test]
 fn a_shard_that_changes_is_the_hosts() {
@@ -364,6 +414,22 @@ fn a_shard_that_changes_is_the_hosts() {
             assert_eq!(stats.decoded.device_direct, 0);
         }
         assert_eq!(cufile.report().bytes, 0);
+    }
+}
+
+/// A shard that is written after the recipes of a batch were drawn: what the host reads counts.
+#[test]
+fn a_shard_that_changes_under_a_batch_is_the_hosts() {
+    let (_sim, cufile) = start();
+    let set = Set::new(1, 8, small);
+    let (cpu, gpu) = both(|| set.builder().shuffle(1));
+    for number in 0..3 {
+        cufile.faults(if number > 0 { "batch=spoil" } else { "" }, number);
+        let before = epoch(&cpu, number).0;
+        let (got, stats) = epoch(&gpu, number);
+        let (after, _) = epoch(&cpu, number);
+        assert!(got == after, "epoch {number}");
+        assert_eq!((before == after, stats.decoded.device_direct), (number != 1, 0));
     }
 }
 

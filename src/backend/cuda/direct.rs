@@ -233,22 +233,18 @@ fn runs(wanted: &[Wanted<'_>]) -> Vec<Run> {
 /// Places runs one after the other in buffers. Returns those of each filling.
 fn fillings(runs: Vec<Run>) -> Vec<Vec<Run>> {
     let (mut fillings, mut used) = (Vec::<Vec<Run>>::new(), BUFFER_BYTES);
-    for mut run in runs {
+    for run in runs {
         if used + run.len_bytes() > BUFFER_BYTES {
             fillings.push(Vec::new());
             used = 0;
         }
-        run.at = used as u64;
+        let at = used as u64;
         used += run.len_bytes();
-        fillings.last_mut().into_iter().for_each(|last| last.push(mem::replace(&mut run, Run::none())));
+        if let Some(last) = fillings.last_mut() {
+            last.push(Run { at, ..run });
+        }
     }
     fillings
-}
-
-impl Run {
-    const fn none() -> Self {
-        Self { wanted: Vec::new(), start: 0, end: 0, at: 0 }
-    }
 }
 
 impl Direct {

@@ -53,7 +53,8 @@ pub struct MemoryBound {
     /// of that. Memory for a larger image is released after it.
     pub images_bytes: u64,
     /// Largest number of encoded bytes, over all threads: per thread one file of the largest accepted size. It includes
-    /// the data that a stream, or a source that fetches ahead, holds.
+    /// the data that a stream, or a source that fetches ahead, holds, and 512 MiB of headers with
+    /// [`PipelineBuilder::gpu_direct`].
     pub encoded_bytes: u64,
     /// Bytes of an epoch's shuffled order.
     pub order_bytes: u64,
@@ -63,7 +64,8 @@ pub struct MemoryBound {
     pub entry_points_bytes: u64,
     /// Bytes of GPU memory for batches that are being filled or processed there; 0 on the CPU. At most as many bytes of
     /// host memory are used too, pinned unless [`PipelineBuilder::pinned`] says otherwise. Memory that nvJPEG allocates
-    /// for itself is not included. On a GPU the batches themselves ([`batches_bytes`](Self::batches_bytes)) also lie in
+    /// for itself is not included, but the 16 MiB are that [`PipelineBuilder::gpu_direct`] takes for each batch that is
+    /// being finished. On a GPU the batches themselves ([`batches_bytes`](Self::batches_bytes)) also lie in
     /// GPU memory.
     pub device_bytes: u64,
     /// Bytes of GPU memory for encoded images that stay there ([`PipelineBuilder::device_cache`]); 0 on the CPU.
