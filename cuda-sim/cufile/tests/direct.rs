@@ -521,6 +521,16 @@ fn failing_calls_of_cuda_give_no_wrong_byte() {
     assert_eq!(cufile.report().misuses, 0);
 }
 
+#[test]
+fn other_decoders_are_refused() {
+    let (_sim, _) = start();
+    let set = Set::new(1, 2, small);
+    for decoder in [JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
+        let error = set.builder().jpeg_decoder(decoder).gpu_direct(true).build().err().unwrap();
+        assert!(error.is_parameter() && error.to_string().contains("auto or device with gpu_direct"), "{error}");
+    }
+}
+
 /// Runs a test of this program in a process of its own, where cuFile is not open yet.
 fn alone(test: &str, faults: &str, cufile: &Path) {
     through_run(test, &[("CUDA_SIM_CUFILE", Path::new(faults)), ("TEST_CUFILE", cufile)]);

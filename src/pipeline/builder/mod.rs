@@ -424,7 +424,7 @@ impl PipelineBuilder {
     /// fails, the host reads the image. Bytes do not change.
     /// [`Decoded::device_direct`](crate::Decoded::device_direct) counts the images, and
     /// [`Decoded::cpu_fallbacks`](crate::Decoded::cpu_fallbacks) the failed reads. [`build`](Self::build) fails if
-    /// cuFile is missing or cannot be opened.
+    /// cuFile is missing or cannot be opened, and with another decoder.
     ///
     /// [`RecordShards`]: crate::source::RecordShards
     #[must_use]

@@ -3,7 +3,7 @@
 use super::{MemoryBound, PipelineBuilder, Shapes};
 use crate::backend::cuda::direct::KNOWN_BYTES;
 use crate::backend::{MAX_BATCH_BYTES, Open, OutputForm, PixelForm, RunOptions};
-use crate::device::Device;
+use crate::device::{Device, JpegDecoder};
 use crate::error::{Error, Result};
 use crate::ops::Grayscale;
 use crate::ops::check::{check_ops, one_size};
@@ -150,6 +150,11 @@ impl PipelineBuilder {
         if self.options.pin_batches.is_some() && self.options.batch_memory.is_some() {
             let expected = "none with pin_batches, which pins the pipeline's own memory";
             return Err(Error::parameter("pipeline", "batch_memory", expected, "both"));
+        }
+        let decoder = self.options.jpeg_decoder;
+        if self.options.gpu_direct && !matches!(decoder, JpegDecoder::Auto | JpegDecoder::Device) {
+            let expected = "auto or device with gpu_direct, as only these decode what the GPU has read";
+            return Err(Error::parameter("pipeline", "jpeg_decoder", expected, format!("{decoder:?}").to_lowercase()));
         }
         self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
         if !matches!(self.elements.channels, 1 | 3) {
