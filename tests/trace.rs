@@ -95,7 +95,7 @@ fn samples_and_batches_have_spans_with_what_was_done_for_them() {
     // The end of the epoch is waited for too.
     add(&["hand_over"], Some(3), None);
     add(&["batch", "settle"], None, None);
-    for inside in ["read", "decode", "augment"] {
+    for inside in ["read", "header", "draw", "decode", "augment"] {
         add(&["sample", inside], None, None);
     }
     assert_eq!(*BEGUN.lock().unwrap(), want);

@@ -39,6 +39,8 @@ fn samples_and_batches_are_ranges() {
         "hand_over 1",
         "sample 0 of batch 0",
         "sample 0 of batch 0/decode",
+        "sample 0 of batch 0/draw",
+        "sample 0 of batch 0/header",
         "sample 0 of batch 0/lower",
         "sample 0 of batch 0/read",
     ];
