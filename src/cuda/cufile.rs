@@ -35,7 +35,7 @@ const READING: Duration = Duration::from_secs(30);
 const CANCELING: Duration = Duration::from_secs(5);
 /// Largest number of reads that are submitted together.
 const MOST_ENTRIES: usize = 128;
-/// How often an interrupted read is begun again.
+/// Largest number of times that an interrupted read is repeated.
 const INTERRUPTIONS: u32 = 100;
 
 const SUCCESS: c_int = 0;
@@ -278,7 +278,7 @@ impl CuFile {
                     status => check("cuFileDriverOpen", status),
                 }
             };
-            // Nobody may be waiting any more.
+            // The receiver is gone if opening took too long.
             let _ = to.send(open());
         };
         let began = thread::Builder::new().name("warpfeed-cufile".to_owned()).spawn(run);

@@ -33,7 +33,7 @@ counts! {
         /// Samples that were smaller than a crop, so that its fill shows next to the image
         /// ([`RandomCrop::pad_if_needed`](crate::ops::RandomCrop::pad_if_needed)).
         smaller_than_crop: u64 = sum,
-        /// Images read with more than 8 bits a sample, of which the high 8 were kept.
+        /// Images read with more than 8 bits a sample. Only the high 8 bits were kept.
         sixteen_bits: u64 = sum,
         /// Images read with an alpha channel, which was dropped.
         alpha: u64 = sum,

@@ -36,8 +36,8 @@ impl ListedFile {
         self.identity
     }
 
-    /// Whether this is the metadata of the same file, which nobody has written since. A write changes the time of the
-    /// last change, which programs cannot set.
+    /// Whether this is the metadata of the same file, not written since. A write changes the time of the last change,
+    /// which programs cannot set.
     pub(crate) fn is(&self, metadata: &Metadata) -> bool {
         metadata.len() == self.len_bytes && Identity::of(metadata) == self.identity
     }

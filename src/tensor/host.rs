@@ -202,7 +202,7 @@ impl Drop for HostBuffer {
                 std::mem::forget((pool, buffer));
             }
         } else if let Some(mut pin) = self.pin.take()
-            && !pin.is_read()
+            && !pin.try_wait()
         {
             // The device may still read the memory, and to wait for all streams would end a trainer's capture. The pin
             // goes first.

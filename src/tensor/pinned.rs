@@ -121,8 +121,8 @@ impl Pinned {
         self.read.iter().try_for_each(Event::synchronize)
     }
 
-    /// Waits for the streams that were named, if they are all that read the buffer. Whether nothing reads it any more.
-    pub(super) fn is_read(&mut self) -> bool {
+    /// Waits for the streams that were named, if no others may read the buffer. Returns whether it is idle.
+    pub(super) fn try_wait(&mut self) -> bool {
         match self.readers() {
             Readers::Done => true,
             Readers::Named => self.wait_for_named().is_ok(),

@@ -195,8 +195,7 @@ fn images_that_lose_bits_or_alpha_are_counted() {
         encoder.write_header().unwrap().write_image_data(&vec![77; 1600 * sample_bytes]).unwrap();
     }
     let words = stdout(&["run", path(folder.path())]);
-    let line =
-        "cut to RGB    2 images had more than 8 bits a sample, of which the high 8 are kept; 2 images had an alpha";
+    let line = "cut to RGB    2 images had more than 8 bits a sample: the low bits are dropped; 2 images had an alpha";
     assert!(words.contains(line), "{words}");
     let report: Value = serde_json::from_str(&stdout(&["run", path(folder.path()), "--json"])).unwrap();
     assert_eq!((&report["sixteen_bits"], &report["alpha"]), (&json!(2), &json!(2)));

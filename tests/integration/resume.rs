@@ -141,6 +141,12 @@ fn what_does_not_fit_is_refused_with_what_differs() {
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
         assert!(message.contains("seed") == words.contains(&"seed 8"), "what agrees is not named: {message}");
     }
+    let shares = |builder: warpfeed::PipelineBuilder, n| builder.shares(n).build().unwrap_err().to_string();
+    assert!(shares(small(source(23)), 0).contains("1 or more"));
+    let in_order = warpfeed::Pipeline::builder(source(23)).transform(Resize::new(Size::new(8, 8)));
+    assert!(shares(in_order, 2).contains("not shuffled"));
+    let chosen = small(source(23)).sampler(warpfeed::Sampler::repeated(2));
+    assert!(shares(chosen, 2).contains("a sampler"));
     let unshuffled = warpfeed::Pipeline::builder(source(23)).seed(7).transform(Resize::new(Size::new(8, 8)));
     assert!(refused(unshuffled, &state).contains("(not shuffled), got shuffled"));
     let edited = |field: &str, value: u64| {

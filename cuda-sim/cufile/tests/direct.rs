@@ -379,7 +379,7 @@ fn a_buffer_is_not_filled_before_it_was_copied() {
 fn a_shard_that_changes_is_the_hosts() {
     let (_sim, cufile) = start();
     let write = |path: &Path, first: u32| {
-        // The same headers and lengths with other pixels would need luck: the images are filled up.
+        // Filled up to one length, so that only the pixels differ between the two shards.
         let images: Vec<_> = (0..6).map(|i| jpeg(Size::new(60, 50), 2 * (first + i) % 6 + 100 * first)).collect();
         let longest = 12_000;
         let filled = images.into_iter().map(|mut image| {

@@ -89,7 +89,7 @@ pub struct Handle {
     pub interpolates: bool,
     /// The caller's source of memory.
     pub allocators: Option<Allocators>,
-    /// Numbers of which sizes of pinned and of device memory are multiples.
+    /// Sizes of pinned and of device memory are rounded up to multiples of these.
     pub padding_bytes: [AtomicUsize; 2],
     /// Whether a thread is in a call that decodes a batch.
     pub busy: AtomicBool,

@@ -35,8 +35,9 @@ const MOST_BYTES: usize = 8 << 20;
 const LONG_BYTES: usize = 1 << 20;
 /// Largest number of bytes between two images of a run.
 const GAP_BYTES: u64 = 128 << 10;
-/// Largest number of bytes of all headers that are kept, and of one.
+/// Largest number of bytes of all headers that are kept.
 pub(crate) const KNOWN_BYTES: u64 = 512 << 20;
+/// Largest number of bytes before the data of an image's scan.
 const HEAD_BYTES: usize = 64 << 10;
 /// Number of batches in a row whose reads have all failed, after which no more is tried.
 const FAILED_BATCHES: u32 = 3;
@@ -273,7 +274,8 @@ impl Direct {
         let len_bytes = image.bytes().len();
         header.restart_interval_mcus == 0
             && len_bytes <= MOST_BYTES
-            && header.scan_offset_bytes <= HEAD_BYTES.min(len_bytes)
+            && header.scan_offset_bytes <= HEAD_BYTES
+            && header.scan_offset_bytes < len_bytes
             && !self.is_off.load(Relaxed)
             && !lock(&self.known).images.contains_key(&index)
             && image.extent(index).is_some_and(|extent| extent.len_bytes == len_bytes as u64)

@@ -147,7 +147,7 @@ impl InFlight {
         Ok(())
     }
 
-    /// What is known of the images on the engines. `None` if no batch in this memory had any.
+    /// Tracks the batch's images on the engines. `None` until a batch in this memory has had one.
     pub(super) fn engines_mut(&mut self) -> Option<&Arc<Tracker>> {
         let engines = self.engines.get_mut().unwrap_or_else(PoisonError::into_inner);
         engines.as_ref().map(|OnEngines(tracker)| tracker)

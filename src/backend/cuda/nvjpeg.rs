@@ -154,7 +154,7 @@ fn state<'a>(
 }
 
 impl WorkerDecoder {
-    /// The region to decode of an image of which `part` is needed.
+    /// The region to decode where `part` is needed.
     pub(super) fn region(&self, header: &Header, part: Rect) -> Rect {
         let whole = Rect::full(header.size);
         // That regions of progressive images are decoded is not documented.

@@ -306,6 +306,9 @@ impl PipelineBuilder {
         }
         // A sampler shuffles its choice itself.
         let shuffled = self.shuffle && !is_stream && positions.is_none();
+        if self.shares == 0 {
+            return Err(Error::parameter("pipeline", "shares", "1 or more", 0));
+        }
         if self.shares > 1 && !shuffled {
             let got = match (is_stream, positions) {
                 (true, _) => "a stream",

@@ -162,7 +162,7 @@ pub struct RunReport {
     pub source: SourceSummary,
     /// Images that were smaller than a crop, so that its fill shows around them.
     pub smaller_than_crop: u64,
-    /// Images read with more than 8 bits a sample, of which the high 8 were kept.
+    /// Images read with more than 8 bits a sample. Only the high 8 bits were kept.
     pub sixteen_bits: u64,
     /// Images read with an alpha channel, which was dropped.
     pub alpha: u64,

@@ -54,7 +54,7 @@ fn source(report: &RunReport) -> [Line; 7] {
 
 /// What decoding to RGB of 8 bits has dropped.
 fn cut(report: &RunReport) -> Option<String> {
-    let bits = format!("{} images had more than 8 bits a sample, of which the high 8 are kept", report.sixteen_bits);
+    let bits = format!("{} images had more than 8 bits a sample: the low bits are dropped", report.sixteen_bits);
     let alpha = format!("{} images had an alpha channel, which is dropped", report.alpha);
     let cut = [(report.sixteen_bits, bits), (report.alpha, alpha)];
     let cut: Vec<_> = cut.into_iter().filter(|(images, _)| *images > 0).map(|(_, text)| text).collect();

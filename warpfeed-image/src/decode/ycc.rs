@@ -34,8 +34,8 @@ unsafe fn plain(luma: *const u8, blue: *const u8, red: *const u8, out: *mut u8, 
     }
 }
 
-/// The constants above 16 bits are whole numbers and a rest: red is `1 + REST_OF_RED`, blue `2 + REST_OF_BLUE`, red in
-/// green `-1 + REST_OF_GREEN`.
+/// What libjpeg's constants are, times 2^16, once a whole number is taken off that they would not fit 16 bits with: 1 for
+/// red in red, 2 for blue in blue, -1 for red in green.
 const REST_OF_RED: i16 = 26_345;
 const REST_OF_BLUE: i16 = -14_942;
 const REST_OF_GREEN: i16 = 18_734;

@@ -11,7 +11,7 @@ use crate::raster::Size;
 use nvjpeg::{Backend, BatchState, Flags, Handle, Image, JpegStream, Library, Status};
 use std::sync::Arc;
 
-/// Bytes of which the sizes of nvJPEG's memory are multiples.
+/// nvJPEG rounds the sizes of its memory up to multiples of this number of bytes.
 const PADDING_BYTES: usize = 1 << 20;
 
 /// How the engines are used. Measurements change one field at a time.

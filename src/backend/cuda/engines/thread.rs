@@ -380,7 +380,7 @@ impl Drop for Queued {
     }
 }
 
-/// The same error for another batch.
+/// Copies an error, so that each batch of a failed call has it.
 fn again(error: &Error) -> Error {
     match error {
         Error::Cuda { call, code, name, message } => {

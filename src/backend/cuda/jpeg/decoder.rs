@@ -57,7 +57,7 @@ impl Encoded {
     /// Waits for a copy from the device.
     ///
     /// # Errors
-    /// Those of reading an image that the device was to read.
+    /// The errors of [`ImageInFile::to_host`].
     pub(in crate::backend::cuda) fn host_bytes(&self, streams: &Streams) -> Result<Cow<'_, [u8]>> {
         match self {
             Self::Held(held) => Ok(Cow::Borrowed(held.bytes())),
@@ -216,7 +216,7 @@ impl DeviceDecoder {
         let mut taken = None;
         let placed = batch.arena.scratch_sparing(lowered.len_bytes + read_bytes, left_bytes).and_then(|memory| {
             taken = Some((memory, lowered.len_bytes));
-            let _stage = Span::enter(Activity::Stage);
+            let staging = Span::enter(Activity::Stage);
             let in_scan = (lowered.data.start - image.scan_offset_bytes) as u64;
             let (scan, data) = match encoding {
                 DeviceBytes::Window(_) => (None, batch.arena.copy_of(staged)?),
@@ -230,6 +230,7 @@ impl DeviceDecoder {
                 }
                 DeviceBytes::OnDevice { .. } => (None, kept_at + in_scan),
             };
+            drop(staging);
             Ok((memory, scan, lowered.place(&batch.arena, &mut worker.staging, memory, data)?))
         });
         match placed {

@@ -120,7 +120,7 @@ fn color(source: &Baseline) -> u32 {
     }
 }
 
-/// A component of which `width` x `height` samples from the place (`x`, `y`) on are in memory.
+/// Describes a component. In memory are `width` x `height` of its samples, from the place (`x`, `y`) on.
 fn component(
     source: &Baseline,
     component: &Component,

@@ -319,7 +319,7 @@ impl DecodeRun {
         if jobs.is_empty() {
             return Ok(None);
         }
-        // As many batches in any case, so that as many are under way.
+        // The same number of batches however many images there are, so that the same number is under way.
         let len = jobs.len().div_ceil(ENGINE_BATCHES).max(1);
         let batches: Vec<Vec<HardwareJob>> = jobs.chunks(len).map(<[HardwareJob]>::to_vec).collect();
         let mut staging = StagingWriter::default();

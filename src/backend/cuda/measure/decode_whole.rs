@@ -60,7 +60,7 @@ impl WholeDecoder {
     /// The engines, which decode planes that this crate's kernels convert to RGB as libjpeg does.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_planes(ordinal: u32) -> Result<Self> {
         let mut decoder = Self::open(ordinal, JpegDecoder::Hardware)?;
         let _entered = driver::enter(&decoder.context)?;
