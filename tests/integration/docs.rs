@@ -16,7 +16,6 @@ fn tests_that_pages_name_exist() {
         collect(root, &root.join(folder), &mut files);
     }
     for (page, heading, column, least) in [
-        ("docs/detection.md", "## What is tested", 2, 20),
         ("docs/caches.md", "## What kept files depend on", 4, 8),
         ("docs/gpu.md", "## In one process with other libraries", 3, 8),
     ] {
