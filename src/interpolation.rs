@@ -8,9 +8,13 @@ use serde::{Deserialize, Serialize};
 pub enum Interpolation {
     /// The pixel whose area contains the point.
     Nearest,
+    /// Mean of the pixels that a pixel of the result covers: Pillow's `BOX`.
+    Box,
     /// Triangle filter, antialiased when it shrinks.
     #[default]
     Bilinear,
+    /// Raised cosine over two pixels, antialiased when it shrinks: Pillow's `HAMMING`.
+    Hamming,
     /// Cubic convolution with a = -0.5, antialiased when it shrinks.
     Bicubic,
     /// Windowed sinc over three lobes, antialiased when it shrinks.

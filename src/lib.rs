@@ -118,6 +118,7 @@ mod os;
 mod output;
 pub mod pack;
 mod pipeline;
+mod pixels;
 mod plan;
 mod preprocess;
 mod preset;
@@ -137,6 +138,7 @@ pub use apply::{ApplyOptions, Thumbnail, apply, apply_with_fields};
 pub use backend::{CpuFallbacks, Decoded};
 pub use cuda::{CudaBuffer, StreamOwner};
 pub use device::{Device, JpegDecoder, StreamPriority};
+pub use pixels::Pixels;
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
@@ -163,6 +165,7 @@ pub use trace::ThreadTimes;
 pub mod image {
     pub use crate::output::sheet::{contact_sheet, write_image, write_png};
     pub use crate::tensor::write_npy;
+    pub use warpfeed_image::planes;
     pub use warpfeed_image::{
         ChromaSampling, Decoder, Error, Format, Header, Image, JpegColor, JpegOptions, Pixel, Rect, Size, encode_jpeg,
         probe,

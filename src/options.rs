@@ -128,6 +128,7 @@ text_value!(bool: "true or false");
 text_value!(u32: "a whole number");
 text_value!(u64: "a whole number");
 text_value!(usize: "a whole number");
+text_value!(f32: "a number");
 text_value!(f64: "a number");
 text_value!(std::num::NonZeroU64: "a whole number, 1 or more");
 

@@ -78,8 +78,8 @@ impl Engine {
         output: OutputForm,
         normalize: Normalization,
     ) -> Result<Self> {
-        if normalize.is_some() && output.elements.dtype == DType::U8 {
-            return Err(Error::parameter("normalize", "dtype", "f32, f16 or bf16 after normalize", "u8"));
+        if normalize.is_some() && matches!(output.elements.dtype, DType::U8 | DType::U16) {
+            return Err(Error::parameter("normalize", "dtype", "f32, f16 or bf16 after normalize", output.elements.dtype));
         }
         options.outputs = vec![output];
         if let Some(op) = recipe.ops.iter().find(|op| op.parts().iter().any(|part| part.loaded.image.is_none())) {

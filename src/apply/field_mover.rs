@@ -153,7 +153,7 @@ impl UnmovedMask {
     pub(crate) fn plan(&self, planner: &Planner) -> Result<Plan<'_>> {
         // Multiplied maps are sampled bilinearly, which a mask never is.
         let strategy = if planner.strategy == Strategy::Composed { Strategy::Fused } else { planner.strategy };
-        Planner { strategy, ..*planner }.plan_one(&self.ops, self.mask.size())
+        Planner { strategy, values: None, ..*planner }.plan_one(&self.ops, self.mask.size())
     }
 }
 

@@ -16,6 +16,7 @@ use crate::decode::{Header, Input};
 use crate::error::Result;
 use crate::fields::Fields;
 use crate::ops::Op;
+use crate::ops::values::PixelValues;
 use crate::plan::{Plan, Planner};
 use crate::tensor::{DType, Layout, Tensor};
 
@@ -103,14 +104,17 @@ fn run<T>(
 ) -> Result<(Tensor, T)> {
     let (planner, opening) = (options.planner(), options.opening());
     opening.validate()?;
+    let header = opening.header(image, planner.max_px)?;
+    let planner = Planner { values: options.pixels.values_of(&header, options.max_value), ..planner };
     let recipe = FixedRecipe { ops: ops.to_vec(), opening, planner };
-    let header = recipe.header(image)?;
     // Its size and normalization are the tensor's.
     let all = recipe.of(&header);
-    let Plan { size, epilogue, .. } = planner.plan_one(&all, header.size)?;
+    let Plan { size, epilogue, values, .. } = planner.plan_one(&all, header.size)?;
     let also = also(&header, &all, &planner)?;
-    let run = RunOptions { prefetch: 0, threads: 1, ..options.run_options(1) };
-    let output = OutputForm { size: Some(size), padded_to: None, times: 1, elements: options.elements() };
+    let run = RunOptions { prefetch: 0, threads: 1, values: planner.values, ..options.run_options(1) };
+    let ends = values.unwrap_or(PixelValues::RGB8);
+    let elements = options.elements().of_pixels(&ends, epilogue.normalize, values.is_some())?;
+    let output = OutputForm { size: Some(size), padded_to: None, times: 1, elements };
     let engine = Engine::open(options.device, run, recipe, output, epilogue.normalize)?;
     let tensor = engine.run(&[image]).map_err(|failure| failure.error)?.into_host()?;
     Ok((tensor, also))

@@ -29,6 +29,10 @@ macro_rules! image_options {
                 pub accept_truncated: bool,
                 /// Largest image accepted, in pixels, as stored and after each operation.
                 pub max_pixels: u64,
+                /// Kind of pixels that images are decoded to.
+                pub pixels: $crate::pixels::Pixels,
+                /// The value that stands for 1, where that is not the largest value of the pixels' type: 4,095 for 12 bits.
+                pub max_value: Option<f32>,
                 /// The device that runs the operations.
                 pub device: $crate::device::Device,
                 /// The decoder of JPEGs if the operations run on a GPU.
@@ -49,6 +53,8 @@ macro_rules! image_options {
                     thumbnail: None,
                     accept_truncated: false,
                     max_pixels: $crate::raster::DEFAULT_MAX_PIXELS,
+                    pixels: $crate::pixels::Pixels::Rgb,
+                    max_value: None,
                     device: $crate::device::Device::Cpu,
                     jpeg_decoder: $crate::device::JpegDecoder::Cpu,
                 }
@@ -77,6 +83,8 @@ macro_rules! image_options {
                     "thumbnail" => read!(thumbnail),
                     "accept_truncated" => read!(accept_truncated),
                     "max_pixels" => read!(max_pixels),
+                    "pixels" => read!(pixels),
+                    "max_value" => read!(max_value),
                     "device" => read!(device),
                     "jpeg_decoder" => read!(jpeg_decoder),
                     _ => return Err($crate::options::unknown(name)),
@@ -91,7 +99,8 @@ macro_rules! image_options {
 
             pub(crate) fn planner(&self) -> $crate::plan::Planner {
                 let &Self { strategy, pass_order: order, max_pixels: max_px, .. } = self;
-                $crate::plan::Planner { strategy, order, max_px }
+                let values = self.pixels.values(self.max_value);
+                $crate::plan::Planner { strategy, order, max_px, values }
             }
 
             pub(crate) fn opening(&self) -> $crate::apply::opening::Opening {

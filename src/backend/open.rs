@@ -17,7 +17,7 @@ pub(crate) type Open<'a> = dyn Fn(Device, &Arc<RunOptions>, Normalization) -> Re
 /// [`Error::Device`] if the device does not exist; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there is
 /// no memory for one batch.
 pub(crate) fn open(device: Device, options: &Arc<RunOptions>, normalize: Normalization) -> Result<AnyBackend> {
-    let tables = Tables::new(options.elements().dtype, normalize);
+    let tables = Tables::of(options, normalize);
     match device.resolve()? {
         None => Cpu::open(options, tables).map(|cpu| AnyBackend::cpu(cpu, options, None)),
         Some(ordinal) => Gpu::open(ordinal, options, &tables).map(|gpu| AnyBackend::cuda(gpu, options)),

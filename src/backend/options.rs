@@ -3,11 +3,14 @@
 use crate::decode::{DecodeOptions, EntryPointStore};
 use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
+use crate::ops::normalize::Normalization;
+use crate::ops::values::PixelValues;
 use crate::plan::Plan;
 use crate::raster::Size;
 use crate::tensor::{BatchMemory, DType, Layout, Storage, Tensor};
 use std::fmt;
 use std::sync::Arc;
+use warpfeed_image::planes::Element;
 
 /// Largest batch in bytes.
 pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 36;
@@ -27,6 +30,8 @@ pub(crate) struct RunOptions {
     /// Share of the images for the hardware decoder that it gets, 0 to 1.
     pub(crate) hardware_share: f64,
     pub(crate) accept_truncated: bool,
+    /// The values of images as they are decoded, if they are not RGB of 8 bits.
+    pub(crate) values: Option<PixelValues>,
     /// Entry points of images that were decoded before.
     pub(crate) entry_points: Option<Arc<EntryPointStore>>,
     pub(crate) batch_size: usize,
@@ -63,6 +68,7 @@ impl Default for RunOptions {
             jpeg_decoder: JpegDecoder::default(),
             hardware_share: 0.75,
             accept_truncated: false,
+            values: None,
             entry_points: None,
             batch_size: 32,
             batch_images: 0,
@@ -235,7 +241,7 @@ impl OutputForm {
 pub(crate) struct PixelForm {
     pub(crate) dtype: DType,
     pub(crate) layout: Layout,
-    /// Number of channels: 3, or 1 for the first channel of gray pixels.
+    /// Number of channels: 3, or 1 for the first channel of gray pixels; those of images that are not RGB.
     pub(crate) channels: usize,
 }
 
@@ -286,6 +292,28 @@ impl PixelForm {
 
     fn pixel_bytes(self) -> usize {
         self.channels * self.dtype.size_bytes()
+    }
+
+    /// The elements of images that end with these values. `all`: whether these decide the channels, as of images that are
+    /// not RGB.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the elements would need a conversion that nobody asked for.
+    pub(crate) fn of_pixels(self, values: &PixelValues, normalize: Normalization, all: bool) -> Result<Self> {
+        let is_whole = matches!(self.dtype, DType::U8 | DType::U16);
+        if is_whole && normalize.is_some() {
+            return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", self.dtype));
+        }
+        let fits = match self.dtype {
+            DType::U8 => values.kind.element == Element::U8,
+            DType::U16 => values.kind.element == Element::U16,
+            DType::F32 | DType::F16 | DType::Bf16 => true,
+        };
+        if !fits {
+            let expected = format!("{}, as the images have it, or f32, f16 or bf16", values.kind.element);
+            return Err(Error::parameter("output", "dtype", expected, self.dtype));
+        }
+        Ok(if all { Self { channels: values.kind.channels.into(), ..self } } else { self })
     }
 
     /// Whether channels are stored as planes. A single channel is a plane in either layout.

@@ -28,7 +28,7 @@ pub(crate) fn open_twice(
     options: &Arc<RunOptions>,
     normalize: Normalization,
 ) -> Result<AnyBackend> {
-    let tables = || Tables::new(options.elements().dtype, normalize);
+    let tables = || Tables::of(options, normalize);
     let on_gpu = |ordinal, queue: Queue| {
         Gpu::open_by(ordinal, options, &tables(), queue).map(|gpu| AnyBackend::cuda(gpu, options))
     };

@@ -192,7 +192,7 @@ impl Contract {
         });
         match (std, self.settings.dtype) {
             (_, DType::U8) => [1.0; 3],
-            (std, _) => std.unwrap_or([1.0; 3]).map(|std| 1.0 / (255.0 * f64::from(std))),
+            (std, _) => std.map_or([1.0; 3], |std| std.three()).map(|std| 1.0 / (255.0 * f64::from(std))),
         }
     }
 

@@ -203,8 +203,14 @@ pub(super) fn changes(ops: &[Op]) -> Vec<Change> {
     for (at, op) in ops[..count].iter().enumerate() {
         match op {
             Op::Resize(resize) => {
-                let filters =
-                    [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic, Interpolation::Lanczos];
+                let filters = [
+                    Interpolation::Nearest,
+                    Interpolation::Box,
+                    Interpolation::Bilinear,
+                    Interpolation::Hamming,
+                    Interpolation::Bicubic,
+                    Interpolation::Lanczos,
+                ];
                 let others = filters.into_iter().filter(|filter| *filter != resize.interpolation);
                 changes.extend(others.map(|filter| Change::Filter(at, filter)));
                 changes.extend(Resampling::ALL.map(|how| Change::Resampled(at, how)));
@@ -270,6 +276,8 @@ fn filter_name(filter: Interpolation) -> &'static str {
     match filter {
         Interpolation::Nearest => "nearest",
         Interpolation::Bilinear => "bilinear",
+        Interpolation::Box => "box",
+        Interpolation::Hamming => "Hamming",
         Interpolation::Bicubic => "bicubic",
         Interpolation::Lanczos => "Lanczos",
     }

@@ -131,7 +131,7 @@ impl Line {
 /// The factor of bytes before normalization, and mean and std.
 fn normalization(contract: &Contract) -> (f64, [[f64; 3]; 2]) {
     let normalize = contract.operations.iter().find_map(|op| match op {
-        Op::Normalize(normalize) => Some([normalize.mean, normalize.std].map(|values| values.map(f64::from))),
+        Op::Normalize(normalize) => Some([normalize.mean, normalize.std].map(|values| values.three().map(f64::from))),
         _ => None,
     });
     let is_bytes = contract.settings.dtype == DType::U8;

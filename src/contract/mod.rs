@@ -18,6 +18,7 @@ use crate::apply::opening::Thumbnail;
 use crate::apply::{ApplyOptions, apply};
 use crate::error::{Error, Result};
 use crate::hex::hex;
+use crate::ops::values::PixelValues;
 use crate::ops::check::check_ops;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
@@ -172,7 +173,7 @@ impl Contract {
         }
         let contract: Self = serde_json::from_str(text).map_err(|error| wrong(&error))?;
         let operations: Vec<Transform> = contract.operations.iter().cloned().map(Transform::from).collect();
-        check_ops(&operations, None).map_err(|error| wrong(&error))?;
+        check_ops(&operations, None, PixelValues::RGB8).map_err(|error| wrong(&error))?;
         let stages = contract.operations.len() + 2;
         let lacks = |probe: &&Stages| probe.digests.as_ref().is_some_and(|digests| digests.len() != stages);
         match contract.probes.iter().find(lacks) {
@@ -237,6 +238,8 @@ impl Contract {
             device: options.device,
             jpeg_decoder: options.jpeg_decoder,
             max_pixels: options.max_pixels,
+            pixels: options.pixels,
+            max_value: options.max_value,
         }
     }
 
@@ -312,7 +315,7 @@ fn tensor_digest(image: &[u8], preprocessor: &Preprocessor) -> Result<Option<Str
 /// The options for making one image.
 fn one_image(options: &PreprocessorOptions) -> ApplyOptions {
     let &PreprocessorOptions { strategy, pass_order, orientation, draft, thumbnail, accept_truncated, .. } = options;
-    let &PreprocessorOptions { dtype, layout, max_pixels, device, jpeg_decoder, .. } = options;
+    let &PreprocessorOptions { dtype, layout, max_pixels, device, jpeg_decoder, pixels, max_value, .. } = options;
     ApplyOptions {
         dtype,
         layout,
@@ -323,6 +326,8 @@ fn one_image(options: &PreprocessorOptions) -> ApplyOptions {
         thumbnail,
         accept_truncated,
         max_pixels,
+        pixels,
+        max_value,
         device,
         jpeg_decoder,
     }

@@ -61,6 +61,7 @@ impl Planes {
         let halves = || bytes.as_chunks::<2>().0.iter();
         let values: Vec<f64> = match tensor.dtype() {
             DType::U8 => bytes.iter().map(|byte| f64::from(*byte)).collect(),
+            DType::U16 => halves().map(|value| u16::from_ne_bytes(*value).into()).collect(),
             DType::F32 => bytes.as_chunks::<4>().0.iter().map(|value| f32::from_ne_bytes(*value).into()).collect(),
             DType::F16 => halves().map(|value| f16::from_ne_bytes(*value).to_f64()).collect(),
             DType::Bf16 => halves().map(|value| bf16::from_ne_bytes(*value).to_f64()).collect(),

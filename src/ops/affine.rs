@@ -8,7 +8,8 @@ use super::interpolations::Interpolations;
 use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{FieldContext, Op, Operation, Primitive};
+use super::values::PixelValues;
+use super::{ChannelNumbers, FieldContext, Op, Operation, Primitive};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -50,9 +51,9 @@ pub struct Affine {
     /// [`Bicubic`](Interpolation::Bicubic).
     #[serde(default = "Interpolation::nearest")]
     pub interpolation: Interpolation,
-    /// Color outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue, or a number for each channel.
     #[serde(default)]
-    pub fill: [u8; 3],
+    pub fill: Fill,
     /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top. Default: the
     /// image's center.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,7 +82,7 @@ impl Affine {
             scale: 1.0,
             shear: [0.0; 2],
             interpolation: Interpolation::Nearest,
-            fill: [0; 3],
+            fill: Fill::BLACK,
             center: None,
         }
     }
@@ -98,8 +99,8 @@ impl Affine {
         /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
         /// [`Bicubic`](Interpolation::Bicubic).
         interpolation: Interpolation,
-        /// Color outside the image: red, green, blue.
-        fill: [u8; 3],
+        /// Color outside the image: red, green, blue, or a number for each channel.
+        fill: into Fill,
         /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
         center: [f64; 2] => Some,
     }
@@ -171,11 +172,16 @@ impl Operation for Affine {
         if let Some(center) = self.center {
             point(Self::NAME, "center", center)?;
         }
+        self.fill.no_edge(Self::NAME)?;
         affine_warp::validate(Self::NAME, self.interpolation)
     }
 
+    fn numbers(&self) -> Option<(&'static str, ChannelNumbers)> {
+        self.fill.values().map(|values| ("fill", values))
+    }
+
     fn primitive(&self, input: Size) -> Primitive<'_> {
-        let (matrix, fill, [x, y]) = (self.matrix(input), Fill::Color(self.fill), self.translate);
+        let (matrix, fill, [x, y]) = (self.matrix(input), self.fill, self.translate);
         // Without rotation, scaling and shear, the image moves by whole pixels.
         if matrix != [1.0, 0.0, -f64::from(x), 0.0, 1.0, -f64::from(y)] {
             return Primitive::Affine(AffineWarp { matrix, interpolation: self.interpolation, fill });
@@ -218,7 +224,7 @@ pub struct RandomAffine {
     #[serde(default = "Interpolations::nearest")]
     interpolation: Interpolations,
     #[serde(default)]
-    fill: [u8; 3],
+    fill: Fill,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     center: Option<[f64; 2]>,
 }
@@ -242,7 +248,7 @@ impl RandomAffine {
             shear_x: only_0(),
             shear_y: only_0(),
             interpolation: Interpolations::nearest(),
-            fill: [0; 3],
+            fill: Fill::BLACK,
             center: None,
         }
     }
@@ -270,8 +276,8 @@ impl RandomAffine {
     }
 
     setters! {
-        /// Color outside the image: red, green, blue.
-        fill: [u8; 3],
+        /// Color outside the image: red, green, blue, or a number for each channel.
+        fill: into Fill,
         /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
         center: [f64; 2] => Some,
     }
@@ -291,6 +297,10 @@ impl RandomTransform for RandomAffine {
             point(Self::NAME, "center", center)?;
         }
         self.interpolation.validate(|interpolation| affine_warp::validate(Self::NAME, interpolation))
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        self.fill.values().map_or(Some(Ok(())), |fill| Some(pixels.check(Self::NAME, "fill", fill)))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

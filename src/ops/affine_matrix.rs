@@ -5,7 +5,7 @@ use super::check::{finite_within, sides};
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::kernel::Kernel;
-use super::{FieldContext, Op, Operation, Primitive, SizeEffect};
+use super::{ChannelNumbers, FieldContext, Op, Operation, Primitive, SizeEffect};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -38,9 +38,9 @@ pub struct AffineMatrix {
     /// [`Bicubic`](Interpolation::Bicubic).
     #[serde(default = "Interpolation::nearest")]
     pub interpolation: Interpolation,
-    /// Color outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue, or a number for each channel.
     #[serde(default)]
-    pub fill: [u8; 3],
+    pub fill: Fill,
     /// Size of the result. Default: the image's.
     #[serde(default, with = "super::written::optional_size", skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
@@ -52,15 +52,15 @@ impl AffineMatrix {
     /// Sampling through `matrix` on the same canvas; nearest pixel, black outside.
     #[must_use]
     pub const fn new(matrix: [f64; 6]) -> Self {
-        Self { matrix, interpolation: Interpolation::Nearest, fill: [0; 3], size: None }
+        Self { matrix, interpolation: Interpolation::Nearest, fill: Fill::BLACK, size: None }
     }
 
     setters! {
         /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
         /// [`Bicubic`](Interpolation::Bicubic).
         interpolation: Interpolation,
-        /// Color outside the image: red, green, blue.
-        fill: [u8; 3],
+        /// Color outside the image: red, green, blue, or a number for each channel.
+        fill: into Fill,
         /// Size of the result.
         size: Size => Some,
     }
@@ -87,6 +87,7 @@ impl Operation for AffineMatrix {
         finite_within(Self::NAME, "matrix", &[a, b, d, e], MAX_STEP_PX)?;
         finite_within(Self::NAME, "matrix", &[c, f], MAX_MOVE_PX)?;
         self.size.map_or(Ok(()), |size| sides(Self::NAME, size.width, size.height))?;
+        self.fill.no_edge(Self::NAME)?;
         affine_warp::validate(Self::NAME, self.interpolation)
     }
 
@@ -94,12 +95,16 @@ impl Operation for AffineMatrix {
         self.size.map_or(SizeEffect::Keeps, SizeEffect::Becomes)
     }
 
+    fn numbers(&self) -> Option<(&'static str, ChannelNumbers)> {
+        self.fill.values().map(|values| ("fill", values))
+    }
+
     fn primitive(&self, input: Size) -> Primitive<'_> {
         if self.matrix == IDENTITY && self.size.is_none_or(|size| size == input) {
             return Primitive::Identity;
         }
         let Self { matrix, interpolation, fill, .. } = *self;
-        Primitive::Affine(AffineWarp { matrix, interpolation, fill: Fill::Color(fill) })
+        Primitive::Affine(AffineWarp { matrix, interpolation, fill })
     }
 
     fn motion(&self, _input: Size) -> Result<Motion> {

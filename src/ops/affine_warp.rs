@@ -29,8 +29,9 @@ pub(crate) const KERNELS: &[Kernel] = &[
 pub(crate) fn validate(name: &'static str, interpolation: Interpolation) -> Result<()> {
     match interpolation {
         Interpolation::Nearest | Interpolation::Bilinear | Interpolation::Bicubic => Ok(()),
-        Interpolation::Lanczos => {
-            Err(Error::parameter(name, "interpolation", "nearest, bilinear or bicubic", "lanczos"))
+        Interpolation::Box | Interpolation::Hamming | Interpolation::Lanczos => {
+            let got = format!("{interpolation:?}").to_lowercase();
+            Err(Error::parameter(name, "interpolation", "nearest, bilinear or bicubic", got))
         }
     }
 }
@@ -176,8 +177,8 @@ fn nearest(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect
         let row = out.row_mut(y);
         let (column, line) = (i64::from(part.x), i64::from(part.y + y));
         let (mut x, mut y) = (a2 + a0 * column + a1 * line, a5 + a3 * column + a4 * line);
-        match fill {
-            Fill::Color(color) => {
+        match fill.rgb() {
+            Some(color) => {
                 let columns = inside::<16>(x, a0, whole.width, row.len());
                 let inside = intersection(columns, inside::<16>(y, a3, whole.height, row.len()));
                 row[..inside.start].fill(opaque(color));
@@ -190,7 +191,7 @@ fn nearest(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect
                     y += a3;
                 }
             }
-            Fill::Edge(_) => {
+            None => {
                 for pixel in row {
                     *pixel = at_edge(input, x >> 16, y >> 16);
                     x += a0;
@@ -244,8 +245,8 @@ fn nearest_double(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: 
             for x in 0..part.right() {
                 if x >= part.x {
                     let inside = x_in >= 0.0 && x_in < width && y_in >= 0.0 && y_in < height;
-                    row[(x - part.x) as usize] = match fill {
-                        Fill::Color(color) if !inside => opaque(color),
+                    row[(x - part.x) as usize] = match fill.rgb() {
+                        Some(color) if !inside => opaque(color),
                         _ => at_edge(input, x_in.floor() as i64, y_in.floor() as i64),
                     };
                 }
@@ -331,7 +332,8 @@ pub(super) struct Line<'a> {
     row: isize,
     width: f64,
     height: f64,
-    fill: Fill,
+    /// The color outside the view; `None` for its edge.
+    fill: Option<[u8; 3]>,
     /// Change of the point for one step to the right.
     pub(super) step: [f64; 2],
     /// The row's part of the point, and the constant part. They are two summands, because the sum of all three parts is
@@ -353,7 +355,7 @@ impl<'a> Line<'a> {
             row: e.xy as isize + e.yy as isize * stride,
             width: f64::from(seen.size.width),
             height: f64::from(seen.size.height),
-            fill,
+            fill: fill.rgb(),
             step: [matrix[0], matrix[3]],
             down: [matrix[1] * y, matrix[4] * y],
             origin: [matrix[2], matrix[5]],
@@ -389,7 +391,7 @@ impl<'a> Line<'a> {
     #[inline(always)]
     fn bicubic(&self, x: u32) -> Pixel {
         let (x, y) = self.point(x);
-        if let Fill::Color(color) = self.fill
+        if let Some(color) = self.fill
             && !(x >= 0.0 && x < self.width && y >= 0.0 && y < self.height)
         {
             return opaque(color);
@@ -411,11 +413,11 @@ impl<'a> Line<'a> {
     pub(super) fn bilinear(&self, x: u32) -> Pixel {
         let (x, y) = self.point(x);
         let rounding = match self.fill {
-            Fill::Color(color) if !(x >= 0.0 && x < self.width && y >= 0.0 && y < self.height) => {
+            Some(color) if !(x >= 0.0 && x < self.width && y >= 0.0 && y < self.height) => {
                 return opaque(color);
             }
-            Fill::Color(_) => 0.0,
-            Fill::Edge(_) => 0.5,
+            Some(_) => 0.0,
+            None => 0.5,
         };
         let (x, y) = (x - 0.5, y - 0.5);
         let (left, top) = (x.floor(), y.floor());

@@ -90,8 +90,8 @@ fn make_segment(source: &Source<'_>, line: &Line<'_>, first: u32, out: &mut [Pix
         inside::<BITS>(start[1], step[1], part.height - 1, len),
     );
     let points = Points { start, step };
-    match source.fill {
-        Fill::Color(color) => {
+    match source.fill.rgb() {
+        Some(color) => {
             // The pixels whose point is inside the view or within a pixel of it.
             let margin = |axis: usize, part: u32, view: u32, size: u32| {
                 let start = start[axis] + ((i64::from(part) - i64::from(view) + 2) << BITS);
@@ -107,7 +107,7 @@ fn make_segment(source: &Source<'_>, line: &Line<'_>, first: u32, out: &mut [Pix
             // SAFETY: the processor has AVX2, and all points of `between` lie between stored pixels.
             unsafe { make::<false, false>(source, line, points, first, between, out) };
         }
-        Fill::Edge(_) => {
+        None => {
             // SAFETY: the processor has AVX2, and outside `between` points are clamped.
             unsafe {
                 make::<true, true>(source, line, points, first, 0..between.start, out);

@@ -4,10 +4,12 @@ use super::blend::blend;
 use super::byte_table::{self, ByteTable};
 use super::check::factor;
 use super::kernel::Kernel;
-use super::{Operation, Primitive};
+use super::values::{PixelValues, PointForm, ValueWork};
+use super::{Operation, PassOrder, Primitive};
 use crate::error::Result;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
+use warpfeed_image::planes::Element;
 
 /// Blends with black.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -35,6 +37,17 @@ impl Brightness {
 impl Operation for Brightness {
     fn validate(&self) -> Result<()> {
         factor(Self::NAME, self.factor)
+    }
+
+    fn values(&self, pixels: &PixelValues, input: Size, size: Size, order: PassOrder) -> Option<ValueWork> {
+        match pixels.kind.element {
+            // As on PIL images, which torchvision's tensors are not equal to.
+            Element::U8 => ValueWork::of(self.primitive(input), pixels, size, order),
+            Element::U16 | Element::F32 => {
+                let (factor, max) = (self.factor as f32, pixels.max_value);
+                Some(ValueWork::Points(PointForm::Scale { factor, max }))
+            }
+        }
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {

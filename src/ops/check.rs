@@ -4,7 +4,8 @@ use super::named::check_names;
 use super::noise::KEYS;
 use super::normalize::Normalization;
 use super::transform::refuse_parts;
-use super::{Finish, Op, SizeEffect, Transform};
+use super::values::PixelValues;
+use super::{ChannelNumbers, Finish, Op, SizeEffect, Transform};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use std::fmt;
@@ -73,10 +74,10 @@ pub(crate) fn factor(name: &'static str, value: f64) -> Result<()> {
     not_negative(name, "factor", value)
 }
 
-/// Checks that three numbers are finite.
-pub(crate) fn finite(name: &'static str, parameter: &'static str, values: [f32; 3]) -> Result<()> {
-    if values.iter().any(|v| !v.is_finite()) {
-        return Err(Error::parameter(name, parameter, "three finite numbers", format!("{values:?}")));
+/// Checks that numbers of channels are finite.
+pub(crate) fn finite(name: &'static str, parameter: &'static str, values: ChannelNumbers) -> Result<()> {
+    if values.as_slice().iter().any(|v| !v.is_finite()) {
+        return Err(Error::parameter(name, parameter, "finite numbers", format!("{values:?}")));
     }
     Ok(())
 }
@@ -171,10 +172,30 @@ pub(crate) fn whole_range(
     Err(Error::parameter(name, parameter, expected, format!("{range:?}")))
 }
 
-/// Checks operations one by one and together, for images of size `stored` if all have that. Returns the size in which
-/// every image ends, if there is one, and the normalization.
-pub(crate) fn check_ops(ops: &[Transform], stored: Option<Size>) -> Result<(Option<Size>, Normalization)> {
+/// The form in which every image ends.
+pub(crate) struct Ends {
+    /// The size, if all have one.
+    pub(crate) size: Option<Size>,
+    pub(crate) normalize: Normalization,
+    /// The values before normalization.
+    pub(crate) pixels: PixelValues,
+}
+
+/// Checks operations one by one and together, for images of size `stored` if all have that, and with these values.
+pub(crate) fn check_ops(ops: &[Transform], stored: Option<Size>, mut pixels: PixelValues) -> Result<Ends> {
     ops.iter().try_for_each(Transform::validate)?;
+    for op in ops {
+        op.takes(&pixels)?;
+        if let Some(Op::SelectChannels(select)) = op.unnamed().explicit() {
+            pixels.kind.channels = select.channels.as_slice().len() as u16;
+        }
+        let mut hidden = None;
+        op.each_leaf(&mut |leaf| hidden = hidden.or(leaf.explicit().filter(|_| !std::ptr::eq(leaf, op))));
+        if matches!(hidden, Some(Op::SelectChannels(_))) && !pixels.is_rgb8() {
+            let expected = "by itself: all images of a batch have the same channels";
+            return Err(Error::parameter("select_channels", "place", expected, op.name()));
+        }
+    }
     check_names(ops)?;
     ops.iter().try_for_each(|op| refuse_parts("pipeline", op.with_parts()))?;
     let mut normalize = None;
@@ -201,7 +222,7 @@ pub(crate) fn check_ops(ops: &[Transform], stored: Option<Size>) -> Result<(Opti
             SizeEffect::Varies => size = size.zip(unnamed.explicit()).and_then(|(size, op)| op.output_size(size).ok()),
         }
     }
-    Ok((size, normalize))
+    Ok(Ends { size, normalize, pixels })
 }
 
 /// The size in which every image ends.

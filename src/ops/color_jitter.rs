@@ -3,6 +3,7 @@
 use super::check::range;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
+use super::values::PixelValues;
 use super::{Brightness, Contrast, Hue, Op, Saturation};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,12 @@ impl RandomTransform for ColorJitter {
         range(Self::NAME, "contrast", &self.contrast, 0.0, f64::INFINITY)?;
         range(Self::NAME, "saturation", &self.saturation, 0.0, f64::INFINITY)?;
         range(Self::NAME, "hue", &self.hue, -0.5, 0.5)
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        let only_brightness = Self { brightness: self.brightness.clone(), ..Self::new() } == *self;
+        // What is off draws nothing.
+        only_brightness.then(|| Op::from(Brightness::new(*self.brightness.start())).takes(pixels))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

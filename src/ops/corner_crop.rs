@@ -3,6 +3,7 @@
 use super::check::sides;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
+use super::values::PixelValues;
 use super::{Crop, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -54,6 +55,10 @@ impl RandomTransform for CornerCrop {
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Becomes(self.size)
+    }
+
+    fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Ok(()))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

@@ -6,14 +6,15 @@ use super::fill::{Fill, opaque};
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{FieldContext, Op, Operation, Pad, PadMode, Primitive, SizeEffect};
+use super::values::PixelValues;
+use super::{ChannelNumbers, FieldContext, Op, Operation, Pad, PadMode, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::{Image, Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Cuts out a rectangle. Where it reaches beyond the image, `fill` shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Crop {
@@ -42,7 +43,7 @@ impl Crop {
 
     setters! {
         /// Fill outside the image.
-        fill: Fill,
+        fill: into Fill,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -64,6 +65,10 @@ impl Operation for Crop {
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Becomes(Size::new(self.width, self.height))
+    }
+
+    fn numbers(&self) -> Option<(&'static str, ChannelNumbers)> {
+        self.fill.values().map(|values| ("fill", values))
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
@@ -117,7 +122,7 @@ impl RandomCrop {
         /// Pixels added on every side. Default: 0.
         padding: u32,
         /// Fill outside the image.
-        fill: Fill,
+        fill: into Fill,
         /// Content of the padding, if it is not `fill`: torchvision's `padding_mode`. An image that is smaller than the
         /// rectangle even when padded is mirrored once, as by torchvision's v2; v1 mirrors what it has mirrored.
         padding_mode: PadMode,
@@ -148,6 +153,10 @@ impl RandomTransform for RandomCrop {
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Becomes(self.size)
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        self.fill.values().map_or(Some(Ok(())), |fill| Some(pixels.check(Self::NAME, "fill", fill)))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
@@ -208,13 +217,13 @@ pub(crate) fn crop(input: &Image, x: i32, y: i32, size: Size, fill: Fill, out: &
     for row in 0..size.height {
         let line = out.row_mut(row);
         let source = y + i64::from(row);
-        let (source, color) = match fill {
-            Fill::Color(color) if source < 0 || source >= height => {
+        let (source, color) = match fill.rgb() {
+            Some(color) if source < 0 || source >= height => {
                 line.fill(opaque(color));
                 continue;
             }
-            Fill::Color(color) => (input.row(source as u32), Some(opaque(color))),
-            Fill::Edge(_) => (input.row(source.clamp(0, height - 1) as u32), None),
+            Some(color) => (input.row(source as u32), Some(opaque(color))),
+            None => (input.row(source.clamp(0, height - 1) as u32), None),
         };
         let right = left + inside;
         line[left..right].copy_from_slice(&source[start..start + inside]);

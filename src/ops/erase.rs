@@ -7,8 +7,9 @@ use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Finish, Operation, Pass, Primitive, Reach, rectangle};
-use crate::error::Result;
+use super::values::{PixelValues, ValueWork};
+use super::{ChannelNumbers, CpuPass, Finish, Operation, Pass, PassOrder, Primitive, Reach, rectangle};
+use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use crate::rng::SampleRng;
 use serde::{Deserialize, Serialize};
@@ -30,15 +31,20 @@ pub struct Erase {
     pub width: u32,
     /// Rows.
     pub height: u32,
-    /// Red, green, blue: 0 to 255 before [`Normalize`](crate::ops::Normalize), in normalized units after it.
-    #[serde(default)]
-    pub value: [f32; 3],
+    /// Red, green, blue, or a number for each channel: in the image's units, 0 to 255 for RGB, before
+    /// [`Normalize`](crate::ops::Normalize), in normalized units after it.
+    #[serde(default = "zeros")]
+    pub value: ChannelNumbers,
     /// Standard deviation of the noise around the value, in the value's units. 0 means no noise.
     #[serde(default, skip_serializing_if = "is_0")]
     pub std: f32,
     /// Key of the noise, below 2^53.
     #[serde(default, skip_serializing_if = "is_none")]
     pub key: u64,
+}
+
+const fn zeros() -> ChannelNumbers {
+    ChannelNumbers::rgb([0.0; 3])
 }
 
 fn is_0(std: &f32) -> bool {
@@ -57,12 +63,13 @@ impl Erase {
     #[must_use]
     pub const fn new(rect: Rect) -> Self {
         let Rect { x, y, width, height } = rect;
-        Self { x, y, width, height, value: [0.0; 3], std: 0.0, key: 0 }
+        Self { x, y, width, height, value: zeros(), std: 0.0, key: 0 }
     }
 
     setters! {
-        /// Red, green, blue: 0 to 255 before [`Normalize`](crate::ops::Normalize), in normalized units after it.
-        value: [f32; 3],
+        /// Red, green, blue, or a number for each channel: in the image's units before
+        /// [`Normalize`](crate::ops::Normalize), in normalized units after it.
+        value: into ChannelNumbers,
     }
 
     /// Normal noise around the value, with the standard deviation `std` in the value's units. `key` selects the noise
@@ -86,7 +93,7 @@ impl Erase {
 
     fn overwrite(&self) -> Overwrite {
         let &Self { value, std, key, .. } = self;
-        Overwrite { rect: self.rect(), value, std, key }
+        Overwrite { rect: self.rect(), value: value.three(), values: value, std, key }
     }
 
     /// The rectangle's place in a stored part of an image; `None` if they have no pixel in common.
@@ -100,7 +107,7 @@ impl Erase {
 
     /// Red, green, blue, rounded to the nearest integer, halves away from 0, and limited to 0 to 255.
     fn color(&self) -> [u8; 3] {
-        self.value.map(|v| v.round() as u8)
+        self.value.three().map(|v| v.round() as u8)
     }
 }
 
@@ -110,6 +117,8 @@ pub(crate) struct Overwrite {
     pub(crate) rect: Rect,
     /// Red, green, blue.
     pub(crate) value: [f32; 3],
+    /// The number of each channel.
+    pub(crate) values: ChannelNumbers,
     /// Standard deviation of the noise around the value. 0 means no noise.
     pub(crate) std: f32,
     pub(crate) key: u64,
@@ -148,6 +157,14 @@ impl Operation for Erase {
     fn output_size(&self, input: Size) -> Result<Size> {
         inside(Self::NAME, self.rect(), input)?;
         Ok(input)
+    }
+
+    fn check_values(&self, pixels: &PixelValues) -> Result<()> {
+        pixels.fit(Self::NAME, "value", self.value)
+    }
+
+    fn values(&self, _pixels: &PixelValues, _input: Size, _size: Size, _order: PassOrder) -> Option<ValueWork> {
+        Some(ValueWork::Erase(self.overwrite()))
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
@@ -230,8 +247,8 @@ pub struct RandomErasing {
     scale: RangeInclusive<f64>,
     #[serde(with = "super::written::range", default = "RandomErasing::usual_ratio")]
     ratio: RangeInclusive<f64>,
-    #[serde(default)]
-    value: [f32; 3],
+    #[serde(default = "zeros")]
+    value: ChannelNumbers,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     noise: Option<ErasingNoise>,
     #[serde(default = "one")]
@@ -256,7 +273,7 @@ impl RandomErasing {
     #[must_use]
     pub const fn new(p: f64) -> Self {
         let (scale, ratio) = (Self::usual_scale(), Self::usual_ratio());
-        Self { p, scale, ratio, value: [0.0; 3], noise: None, std: one(), count: once() }
+        Self { p, scale, ratio, value: zeros(), noise: None, std: one(), count: once() }
     }
 
     const fn usual_scale() -> RangeInclusive<f64> {
@@ -272,8 +289,9 @@ impl RandomErasing {
         scale: RangeInclusive<f64>,
         /// Height over width, log-uniform in the range.
         ratio: RangeInclusive<f64>,
-        /// Red, green, blue: 0 to 255 before normalization, in normalized units after it.
-        value: [f32; 3],
+        /// Red, green, blue, or a number for each channel: in the image's units before normalization, in normalized
+        /// units after it.
+        value: into ChannelNumbers,
     }
 }
 
@@ -292,7 +310,7 @@ impl RandomErasing {
         let plain = Erase::new(rect).value(self.value);
         match self.noise {
             None => plain,
-            Some(ErasingNoise::PerBox) => plain.value(self.value.map(|value| value + self.std * rng.normal() as f32)),
+            Some(ErasingNoise::PerBox) => plain.value(self.value.three().map(|value| value + self.std * rng.normal() as f32)),
             Some(ErasingNoise::PerPixel) => plain.noise(self.std, rng.below(KEYS)),
         }
     }
@@ -306,6 +324,14 @@ impl RandomTransform for RandomErasing {
         finite(Self::NAME, "value", self.value)?;
         not_negative(Self::NAME, "std", self.std)?;
         whole_range(Self::NAME, "count", &self.count, MAX_COUNT, "")
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        if self.noise == Some(ErasingNoise::PerBox) && !matches!(pixels.kind.channels, 1 | 3) {
+            let expected = "none or per_pixel for such images";
+            return Some(Err(Error::parameter(Self::NAME, "noise", expected, "per_box")));
+        }
+        Some(pixels.fit(Self::NAME, "value", self.value))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

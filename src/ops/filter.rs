@@ -38,26 +38,56 @@ impl Stretch {
     }
 }
 
+/// The form of a weight.
+pub(crate) trait Weight: Copy + Default {
+    /// The weight of a single pixel.
+    const ONE: Self;
+
+    /// A weight of this size.
+    fn of(weight: f64) -> Self;
+}
+
+/// Fixed point with [`WEIGHT_BITS`] fractional bits, for bytes.
+impl Weight for i32 {
+    const ONE: Self = 1 << WEIGHT_BITS;
+
+    #[inline(always)]
+    fn of(weight: f64) -> Self {
+        // Rounds halves away from zero: adds or subtracts a half and drops the fraction.
+        (weight * f64::from(1 << WEIGHT_BITS) + 0.5_f64.copysign(weight)) as Self
+    }
+}
+
+/// For 16-bit and floating-point numbers.
+impl Weight for f64 {
+    const ONE: Self = 1.0;
+
+    #[inline(always)]
+    fn of(weight: f64) -> Self {
+        weight
+    }
+}
+
 /// The input pixels of each output pixel, and their weights.
 #[derive(Debug, Default)]
-pub(crate) struct Taps {
+pub(crate) struct Taps<W = i32> {
     /// First input pixel of each output pixel.
     pub(crate) starts: Vec<u32>,
     /// Index of each output pixel's first weight, and the number of all weights at the end.
     offsets: Vec<u32>,
     /// Weights of all output pixels, in order.
-    weights: Vec<i32>,
+    weights: Vec<W>,
 }
 
-impl Taps {
+impl<W: Weight> Taps<W> {
     /// The first input pixel and the weights of output pixel `i` of the window.
     #[inline(always)]
-    pub(crate) fn of(&self, i: usize) -> (usize, &[i32]) {
+    pub(crate) fn of(&self, i: usize) -> (usize, &[W]) {
         (self.starts[i] as usize, &self.weights[self.offsets[i] as usize..self.offsets[i + 1] as usize])
     }
 
     /// First input pixels, indices of first weights, and weights, as in memory.
-    pub(crate) fn tables(&self) -> (&[u32], &[u32], &[i32]) {
+    pub(crate) fn tables(&self) -> (&[u32], &[u32], &[W]) {
         (&self.starts, &self.offsets, &self.weights)
     }
 
@@ -94,13 +124,15 @@ impl Taps {
         let Some(filter) = Filter::new(stretch, interpolation) else {
             for source in nearest(stretch, window) {
                 self.starts.push(source);
-                self.weights.push(1 << WEIGHT_BITS);
+                self.weights.push(W::ONE);
                 self.offsets.push(self.weights.len() as u32);
             }
             return;
         };
         match interpolation {
             Interpolation::Nearest | Interpolation::Bilinear => self.add(&filter, window, triangle),
+            Interpolation::Box => self.add(&filter, window, cover),
+            Interpolation::Hamming => self.add(&filter, window, hamming),
             Interpolation::Bicubic => self.add(&filter, window, cubic),
             Interpolation::Lanczos => self.add(&filter, window, lanczos),
         }
@@ -115,7 +147,7 @@ impl Taps {
         let mut values = vec![0.0; most];
         self.starts.reserve(window.len());
         self.offsets.reserve(window.len());
-        self.weights.resize(window.len() * most, 0);
+        self.weights.resize(window.len() * most, W::default());
         let mut count = 0;
         for i in window {
             let (range, center) = (filter.range(i), filter.center(i));
@@ -127,9 +159,7 @@ impl Taps {
             let sum: f64 = values.iter().sum();
             let sum = if sum == 0.0 { 1.0 } else { sum };
             for (to, value) in self.weights[count..].iter_mut().zip(&*values) {
-                let weight = value / sum;
-                // Rounds halves away from zero: adds or subtracts a half and drops the fraction.
-                *to = (weight * f64::from(1 << WEIGHT_BITS) + 0.5_f64.copysign(weight)) as i32;
+                *to = W::of(value / sum);
             }
             count += values.len();
             self.starts.push(range.start);
@@ -192,7 +222,8 @@ impl Filter {
     fn new(stretch: Stretch, interpolation: Interpolation) -> Option<Self> {
         let radius = match interpolation {
             Interpolation::Nearest => return None,
-            Interpolation::Bilinear => 1.0,
+            Interpolation::Box => 0.5,
+            Interpolation::Bilinear | Interpolation::Hamming => 1.0,
             Interpolation::Bicubic => 2.0,
             Interpolation::Lanczos => 3.0,
         };
@@ -211,6 +242,22 @@ impl Filter {
         let end = ((center + self.support + 0.5) as u32).min(self.input);
         start..end
     }
+}
+
+fn cover(x: f64) -> f64 {
+    if x > -0.5 && x <= 0.5 { 1.0 } else { 0.0 }
+}
+
+fn hamming(x: f64) -> f64 {
+    let x = x.abs();
+    if x == 0.0 {
+        return 1.0;
+    }
+    if x >= 1.0 {
+        return 0.0;
+    }
+    let x = x * std::f64::consts::PI;
+    libm::sin(x) / x * (0.54 + 0.46 * libm::cos(x))
 }
 
 fn triangle(x: f64) -> f64 {

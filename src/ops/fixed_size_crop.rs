@@ -3,7 +3,8 @@
 use super::check::sides;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{Crop, Pad, Sanitize, SizeEffect};
+use super::values::PixelValues;
+use super::{Fill, Crop, Pad, Sanitize, SizeEffect};
 use crate::error::Result;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
@@ -18,25 +19,25 @@ use serde::{Deserialize, Serialize};
 /// Transform::from(FixedSizeCrop::new(1024)).validate()?;
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FixedSizeCrop {
     #[serde(with = "super::written::size")]
     size: Size,
     #[serde(default)]
-    fill: [u8; 3],
+    fill: Fill,
 }
 
 impl FixedSizeCrop {
     /// A crop of this size; black where the image is smaller. A `u32` as size is a square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
-        Self { size: size.into(), fill: [0; 3] }
+        Self { size: size.into(), fill: Fill::BLACK }
     }
 
     setters! {
         /// Color of the padding: red, green, blue.
-        fill: [u8; 3],
+        fill: into Fill,
     }
 }
 
@@ -47,6 +48,10 @@ impl RandomTransform for FixedSizeCrop {
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Becomes(self.size)
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        self.fill.values().map_or(Some(Ok(())), |fill| Some(pixels.check(Self::NAME, "fill", fill)))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
@@ -86,7 +91,7 @@ mod tests {
             let ops = drawn_for(FixedSizeCrop::new(size).fill([9; 3]), wide, &[], index);
             let [Op::Crop(crop), Op::Sanitize(_), Op::Pad(pad)] = &ops[..] else { panic!("{ops:?}") };
             assert_eq!((crop.width, crop.height, crop.y), (100, 50, 0));
-            assert_eq!(([pad.left, pad.top, pad.right, pad.bottom], pad.fill), ([0, 0, 0, 30], [9; 3]));
+            assert_eq!(([pad.left, pad.top, pad.right, pad.bottom], pad.fill), ([0, 0, 0, 30], Fill::Color([9; 3])));
         }
         assert!(places.len() > 100, "{places:?}");
         assert!(drawn_for(FixedSizeCrop::new(size), size, &[], 0).is_empty());

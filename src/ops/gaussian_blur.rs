@@ -11,7 +11,8 @@ use super::descriptors::BlurSample;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Operation, Pass, Primitive, Reach};
+use super::values::{PixelValues, ValueWork};
+use super::{CpuPass, Operation, Pass, PassOrder, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
@@ -54,6 +55,10 @@ impl Operation for GaussianBlur {
             return Err(Error::parameter(Self::NAME, "sigma", "a finite number of pixels above 0", self.sigma));
         }
         Ok(())
+    }
+
+    fn values(&self, _pixels: &PixelValues, _input: Size, _size: Size, _order: PassOrder) -> Option<ValueWork> {
+        Some(ValueWork::Blur { kernel: self.kernel, sigma: self.sigma })
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
@@ -106,6 +111,10 @@ impl RandomTransform for RandomGaussianBlur {
         GaussianBlur::new(self.kernel, *self.sigma.start()).validate()
     }
 
+    fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Ok(()))
+    }
+
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let (rng, _) = recipe.start();
         let sigma = rng.uniform(*self.sigma.start(), *self.sigma.end());
@@ -114,12 +123,12 @@ impl RandomTransform for RandomGaussianBlur {
 }
 
 /// Fractional bits of a weight.
-const WEIGHT_BITS: u32 = 24;
+pub(crate) const WEIGHT_BITS: u32 = 24;
 /// Fractional bits of the first pass's sums.
-const BETWEEN_BITS: u32 = 16;
+pub(crate) const BETWEEN_BITS: u32 = 16;
 
 /// The weights at distances 0, 1, ... `kernel / 2` from the center.
-fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
+pub(crate) fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
     let exact: Vec<f64> = (0..=kernel / 2)
         .map(|distance| {
             let x = f64::from(distance) / sigma;
@@ -135,7 +144,7 @@ fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
 
 /// Position `at` of a line of `len` pixels, reflected at both ends as often as necessary. The ends themselves are not
 /// repeated.
-fn reflect(at: i64, len: u32) -> u32 {
+pub(crate) fn reflect(at: i64, len: u32) -> u32 {
     let last = i64::from(len) - 1;
     if last == 0 {
         return 0;

@@ -5,7 +5,8 @@ use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Operation, Pass, Primitive, Reach, check};
+use super::values::{PixelValues, ValueWork};
+use super::{CpuPass, Operation, Pass, PassOrder, Primitive, Reach, check};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -62,9 +63,9 @@ impl GaussianNoise {
         vec![Self::new(0.1, 0x0012_3456_789a_bcde), Self::new(0.7, 5).mean(-0.2).clip(false)]
     }
 
-    /// Mean and standard deviation for bytes.
-    fn of_bytes(&self) -> [f32; 2] {
-        [self.mean, self.sigma].map(|value| (value * 255.0) as f32)
+    /// Mean and standard deviation of values whose largest stands for 1.
+    fn in_units(&self, max_value: f64) -> [f32; 2] {
+        [self.mean, self.sigma].map(|value| (value * max_value) as f32)
     }
 }
 
@@ -73,6 +74,11 @@ impl Operation for GaussianNoise {
         check::within(Self::NAME, "mean", self.mean, -MOST..=MOST)?;
         check::within(Self::NAME, "sigma", self.sigma, 0.0..=MOST)?;
         check::noise_key(Self::NAME, self.key)
+    }
+
+    fn values(&self, pixels: &PixelValues, _input: Size, _size: Size, _order: PassOrder) -> Option<ValueWork> {
+        let [mean, sigma] = self.in_units(f64::from(pixels.max_value));
+        Some(ValueWork::Noise { mean, sigma, clip: self.clip, key: self.key })
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
@@ -85,7 +91,7 @@ impl Operation for GaussianNoise {
 impl Pass for GaussianNoise {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let Rect { x, y, width, height } = pass.image.part();
-        let ([mean, sigma], clip) = (self.of_bytes(), self.clip);
+        let ([mean, sigma], clip) = (self.in_units(255.0), self.clip);
         for row in 0..height {
             let pixels = pass.image.row_mut(row);
             noise::normal_row(self.key, x, y + row, width, |i, deviates| {
@@ -102,7 +108,7 @@ impl Pass for GaussianNoise {
         const NOISE: KernelId = KernelId::of("gaussian_noise_u8_nhwc");
         let normals = on.put(noise::normals())?;
         let image = on.source();
-        let [mean, sigma] = self.of_bytes();
+        let [mean, sigma] = self.in_units(255.0);
         let sample = NoiseSample {
             pixels: image.pixels,
             normals,
@@ -163,6 +169,10 @@ impl RandomGaussianNoise {
 impl RandomTransform for RandomGaussianNoise {
     fn validate(&self) -> Result<()> {
         self.with(0).validate()
+    }
+
+    fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Ok(()))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

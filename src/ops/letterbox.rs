@@ -4,7 +4,8 @@ use super::check::sides;
 use super::filter::Interpolation;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{Pad, Resize, SizeEffect};
+use super::values::PixelValues;
+use super::{Fill, Pad, Resize, SizeEffect};
 use crate::error::Result;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
@@ -22,13 +23,13 @@ use serde::{Deserialize, Serialize};
 /// assert!(matches!(&recipe[..], [Op::Resize(_), Op::Pad(pad)] if (pad.left, pad.top) == (0, 8)));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Letterbox {
     #[serde(with = "super::written::size")]
     size: Size,
     #[serde(default = "gray")]
-    fill: [u8; 3],
+    fill: Fill,
     #[serde(default = "yes")]
     scale_up: bool,
     /// 0: the whole canvas is filled.
@@ -38,8 +39,8 @@ pub struct Letterbox {
     interpolation: Interpolation,
 }
 
-const fn gray() -> [u8; 3] {
-    [114; 3]
+const fn gray() -> Fill {
+    Fill::Color([114; 3])
 }
 
 const fn yes() -> bool {
@@ -56,7 +57,7 @@ impl Letterbox {
 
     setters! {
         /// Color of the padding: red, green, blue.
-        fill: [u8; 3],
+        fill: into Fill,
         /// Whether smaller images are enlarged. Default: true.
         scale_up: bool,
         /// Pads only to the next multiple of this number of pixels within the canvas. Default: 0, the whole canvas.
@@ -73,6 +74,10 @@ impl RandomTransform for Letterbox {
 
     fn size_effect(&self) -> SizeEffect {
         if self.stride == 0 { SizeEffect::Becomes(self.size) } else { SizeEffect::Varies }
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        self.fill.values().map_or(Some(Ok(())), |fill| Some(pixels.check(Self::NAME, "fill", fill)))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

@@ -1,16 +1,28 @@
 //! Macros for code that many operations and transforms share.
 
-/// Methods of a type that set one field each: `field: Type`, or `field: Type => Some` for an optional field.
+/// Methods of a type that set one field each: `field: Type`, `field: Type => Some` for an optional field, or `field: into
+/// Type` for whatever can become one.
 macro_rules! setters {
-    ($($(#[$doc:meta])* $field:ident: $type:ty $(=> $some:ident)?,)*) => {
-        $(
-            $(#[$doc])*
-            #[must_use]
-            pub const fn $field(mut self, $field: $type) -> Self {
-                self.$field = $($some)?($field);
-                self
-            }
-        )*
+    () => {};
+    ($(#[$doc:meta])* $field:ident: into $type:ty, $($rest:tt)*) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $field(mut self, $field: impl Into<$type>) -> Self {
+            self.$field = $field.into();
+            self
+        }
+
+        setters!($($rest)*);
+    };
+    ($(#[$doc:meta])* $field:ident: $type:ty $(=> $some:ident)?, $($rest:tt)*) => {
+        $(#[$doc])*
+        #[must_use]
+        pub const fn $field(mut self, $field: $type) -> Self {
+            self.$field = $($some)?($field);
+            self
+        }
+
+        setters!($($rest)*);
     };
 }
 
@@ -46,6 +58,13 @@ macro_rules! with_probability {
             fn validate(&self) -> $crate::error::Result<()> {
                 $crate::ops::check::probability(Self::NAME, self.p)?;
                 self.op().validate()
+            }
+
+            fn takes(
+                &self,
+                pixels: &$crate::ops::values::PixelValues,
+            ) -> Option<$crate::error::Result<()>> {
+                Some(self.op().takes(pixels))
             }
 
             fn draw(&self, recipe: &mut $crate::ops::recipe::RecipeBuilder<'_>) -> $crate::error::Result<()> {

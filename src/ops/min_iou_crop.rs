@@ -5,6 +5,7 @@ use super::crop_search::{CropSearch, has_center, ious};
 use super::recipe::RecipeBuilder;
 use super::select_objects::SelectObjects;
 use super::transform::{RandomTransform, SampleInfo};
+use super::values::PixelValues;
 use super::{Crop, SampleRng, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::Boxes;
@@ -90,6 +91,10 @@ impl RandomTransform for MinIouCrop {
 
     fn depends_on_annotations(&self) -> bool {
         true
+    }
+
+    fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Ok(()))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

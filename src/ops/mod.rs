@@ -94,6 +94,7 @@ pub(crate) mod fill;
 pub(crate) mod filter;
 mod fixed_size_crop;
 mod flip;
+mod gamma;
 pub(crate) mod gaussian_blur;
 mod gaussian_noise;
 pub(crate) mod grayscale;
@@ -108,16 +109,17 @@ mod letterbox;
 mod magnitude;
 mod min_iou_crop;
 mod mix_up;
-mod morphology;
+pub(crate) mod morphology;
 mod mosaic;
 mod moved_masks;
 mod named;
 pub(crate) mod needed_pixels;
 pub(crate) mod noise;
 pub(crate) mod normalize;
+mod numbers;
 mod on_field;
 pub(crate) mod orientation;
-mod pad;
+pub(crate) mod pad;
 #[cfg(test)]
 mod parameters;
 pub(crate) mod part;
@@ -158,9 +160,11 @@ mod timm_kind;
 mod timm_policy;
 #[macro_use]
 pub(crate) mod transform;
+mod to_float;
 mod trivial_augment;
 pub(crate) mod turn;
 mod unlabel_keypoints;
+pub(crate) mod values;
 mod weighted_sum;
 pub(crate) mod written;
 mod yolo_copy_paste;
@@ -176,6 +180,7 @@ pub(crate) use erase::Overwrite;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
 pub use interpolations::Interpolations;
+pub use numbers::{ChannelList, ChannelNumbers};
 pub(crate) use moved_masks::ops_on_mask;
 pub(crate) use on_field::FieldContext;
 pub use pad::PadMode;
@@ -206,6 +211,7 @@ use resize::Resample;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use turn::{Exact, Turn};
+use values::{PixelValues, ValueWork};
 
 /// Interface of every operation.
 pub(crate) trait Operation: fmt::Debug {
@@ -266,6 +272,22 @@ pub(crate) trait Operation: fmt::Debug {
         true
     }
 
+    /// A parameter with numbers in the image's units, one or one for each channel. Default: there is none.
+    fn numbers(&self) -> Option<(&'static str, ChannelNumbers)> {
+        None
+    }
+
+    /// Checks other parameters in the image's units. Default: there are none.
+    fn check_values(&self, _pixels: &PixelValues) -> Result<()> {
+        Ok(())
+    }
+
+    /// The operation's work on an image of any kind and of size `input`, whose result has size `size`; `None` if it takes
+    /// RGB of 8 bits alone. Default: geometry takes any kind, a table any 8-bit values.
+    fn values(&self, pixels: &PixelValues, input: Size, size: Size, order: PassOrder) -> Option<ValueWork> {
+        ValueWork::of(self.primitive(input), pixels, size, order)
+    }
+
     /// The operation's part in the end of a plan. Default: it has none, as it works on 8-bit images alone.
     fn finish(&self) -> Option<Finish> {
         None
@@ -276,7 +298,7 @@ pub(crate) trait Operation: fmt::Debug {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Finish {
     /// Converts to numbers with this mean and standard deviation of each channel.
-    Normalize([f32; 3], [f32; 3]),
+    Normalize(ChannelNumbers, ChannelNumbers),
     /// Overwrites a rectangle, after normalization.
     Overwrite(Overwrite),
 }
@@ -499,6 +521,8 @@ operations! {
     "erode" morphology::Erode = Erode::new(3),
     /// Blends with black.
     "brightness" brightness::Brightness = Brightness::new(1.2),
+    /// Raises values of 0 to 1 to a power.
+    "gamma" gamma::Gamma = Gamma::new(0.8),
     /// Blends with the image's mean gray.
     "contrast" contrast::Contrast = Contrast::new(1.2),
     /// Blends with the image's gray version.
@@ -509,6 +533,8 @@ operations! {
     "grayscale" grayscale::Grayscale = Grayscale,
     /// Puts the channels in another order.
     "permute_channels" permute_channels::PermuteChannels = PermuteChannels::new([2, 1, 0]),
+    /// Takes some of the channels.
+    "select_channels" permute_channels::SelectChannels = SelectChannels::new([2, 1, 0]),
     /// Adds normal noise.
     "gaussian_noise" gaussian_noise::GaussianNoise = GaussianNoise::new(0.1, 1),
     /// Replaces each value v by 255 - v.
@@ -556,6 +582,8 @@ operations! {
     "keep_objects" keep_objects::KeepObjects = KeepObjects::new([0, 2]),
     /// Marks keypoints outside the image as not labeled.
     "unlabel_keypoints" unlabel_keypoints::UnlabelKeypoints = UnlabelKeypoints,
+    /// Converts to `f32`, with values of 0 to 1.
+    "to_float" to_float::ToFloat = ToFloat,
     /// Converts to `f32` and normalizes.
     "normalize" normalize::Normalize = Normalize::new([0.5; 3], [0.25; 3]),
 }
@@ -591,6 +619,17 @@ impl Op {
     /// The effect on the size of any image.
     pub(crate) fn size_effect(&self) -> SizeEffect {
         self.operation().size_effect()
+    }
+
+    /// The operation's work on an image of any kind: see [`Operation::values`].
+    pub(crate) fn on_values(
+        &self,
+        pixels: &PixelValues,
+        input: Size,
+        size: Size,
+        order: PassOrder,
+    ) -> Option<ValueWork> {
+        self.operation().values(pixels, input, size, order)
     }
 
     /// The operation's form in a plan, on an image of size `input`.

@@ -7,7 +7,8 @@ use super::descriptors::MorphologySample;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Operation, Pass, Primitive, Reach, check};
+use super::values::{PixelValues, ValueWork};
+use super::{CpuPass, Operation, Pass, PassOrder, Primitive, Reach, check};
 use crate::error::Result;
 use crate::raster::{Image, Rect, Size};
 use crate::simd::wide;
@@ -52,6 +53,10 @@ macro_rules! morphology {
                 Primitive::Pass(self, Reach::Around(self.kernel / 2))
             }
 
+            fn values(&self, _pixels: &PixelValues, _input: Size, _size: Size, _order: PassOrder) -> Option<ValueWork> {
+                Some(ValueWork::Extreme { kernel: self.kernel, largest: $largest })
+            }
+
             keeps_places!();
         }
 
@@ -85,6 +90,10 @@ macro_rules! morphology {
         impl RandomTransform for $random {
             fn validate(&self) -> Result<()> {
                 check::whole_range(Self::NAME, "kernel", &self.kernel, check::MAX_KERNEL_PX, " pixels")
+            }
+
+            fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+                Some(Ok(()))
             }
 
             fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
@@ -122,8 +131,8 @@ fn launch(on: &mut dyn CallRecorder, [rows, columns]: [KernelId; 2], kernel: u32
 
 /// The larger of two values, or the smaller.
 #[inline(always)]
-fn pick<const LARGEST: bool>(a: u8, b: u8) -> u8 {
-    if LARGEST { a.max(b) } else { a.min(b) }
+fn pick<const LARGEST: bool, T: PartialOrd + Copy>(a: T, b: T) -> T {
+    if (a > b) == LARGEST { a } else { b }
 }
 
 /// Makes the rectangle `part` of the dilated or eroded image. `input` holds all pixels that this needs.
@@ -158,14 +167,14 @@ fn filter<const LARGEST: bool>(input: &Image, kernel: u32, part: Rect, out: &mut
         wide(
             #[inline(always)]
             || {
-                windows::<LARGEST>(&mut line, kernel, 4);
+                windows::<LARGEST, _>(&mut line, kernel, 4);
                 to.copy_from_slice(&line[..stride]);
             },
         );
     }
     wide(
         #[inline(always)]
-        || windows::<LARGEST>(&mut rows, kernel, stride),
+        || windows::<LARGEST, _>(&mut rows, kernel, stride),
     );
     out.pixels_mut().as_flattened_mut().copy_from_slice(&rows[..height * stride]);
 }
@@ -173,32 +182,32 @@ fn filter<const LARGEST: bool>(input: &Image, kernel: u32, part: Rect, out: &mut
 /// Replaces each value by the result of a window of `kernel` values, which begins with this value and continues in
 /// steps of `step`. The last `kernel - 1` steps have no whole window; their values are unspecified afterwards.
 #[inline(always)]
-fn windows<const LARGEST: bool>(values: &mut [u8], kernel: usize, step: usize) {
+pub(crate) fn windows<const LARGEST: bool, T: PartialOrd + Copy + Default>(values: &mut [T], kernel: usize, step: usize) {
     let mut done = 1;
     while done < kernel {
         let shift = done.min(kernel - done);
-        merge::<LARGEST>(values, shift * step);
+        merge::<LARGEST, _>(values, shift * step);
         done += shift;
     }
 }
 
 /// Replaces each value by the larger or smaller of itself and the value `distance` further on.
 #[inline(always)]
-fn merge<const LARGEST: bool>(values: &mut [u8], distance: usize) {
+fn merge<const LARGEST: bool, T: PartialOrd + Copy + Default>(values: &mut [T], distance: usize) {
     const STEP: usize = 64;
     let len = values.len() - distance;
     let mut at = 0;
     // Each value is read before it is overwritten, because a step is loaded before any part of it is stored.
     while at + STEP <= len {
-        let mut made = [0; STEP];
+        let mut made = [T::default(); STEP];
         let (here, further) = (&values[at..at + STEP], &values[at + distance..at + distance + STEP]);
         for i in 0..STEP {
-            made[i] = pick::<LARGEST>(here[i], further[i]);
+            made[i] = pick::<LARGEST, _>(here[i], further[i]);
         }
         values[at..at + STEP].copy_from_slice(&made);
         at += STEP;
     }
     for at in at..len {
-        values[at] = pick::<LARGEST>(values[at], values[at + distance]);
+        values[at] = pick::<LARGEST, _>(values[at], values[at + distance]);
     }
 }

@@ -1,7 +1,8 @@
 //! Random numbers of single pixels, equal on the CPU and on the device (`kernels/noise.cuh`).
 //!
 //! A pixel's random words come from Philox4x32-10 (Salmon and others, "Parallel random numbers: as easy as 1, 2, 3",
-//! 2011). Its key is the operation's key, its counter the pixel's column and row. Each channel uses one word. A word
+//! 2011). Its key is the operation's key, its counter the pixel's column and row. Each channel uses one word;
+//! four channels share a counter, whose third part is their number. A word
 //! becomes a normal deviate by the inverse of the distribution: its highest bit is the sign, and the other bits are a
 //! probability between 2^-33 and 1/2. A table has the deviate at 32 places of each octave of probabilities, and values
 //! in between are interpolated linearly. A deviate is within 1e-4 of the exact one.
@@ -50,7 +51,13 @@ pub(crate) fn normals() -> &'static [u8] {
 /// on.
 #[inline(always)]
 pub(super) fn words<const N: usize>(key: u64, x: u32, y: u32) -> [[u32; N]; 4] {
-    let mut words = [std::array::from_fn(|i| x.wrapping_add(i as u32)), [y; N], [0; N], [0; N]];
+    words_of_channels(key, x, y, 0)
+}
+
+/// The words of the four channels from `4 * group` on.
+#[inline(always)]
+fn words_of_channels<const N: usize>(key: u64, x: u32, y: u32, group: u32) -> [[u32; N]; 4] {
+    let mut words = [std::array::from_fn(|i| x.wrapping_add(i as u32)), [y; N], [group; N], [0; N]];
     let (mut low, mut high) = (key as u32, (key >> 32) as u32);
     for _ in 0..10 {
         let [first, second, third, fourth] = &mut words;
@@ -88,6 +95,25 @@ pub(crate) fn normal_row(key: u64, x: u32, y: u32, len: u32, mut each: impl FnMu
         );
         let deviates = |i: usize| [0, 1, 2].map(|channel| normal(words[channel][i], table));
         (0..BLOCK.min(len as usize - start)).for_each(|i| each(start + i, deviates(i)));
+    }
+}
+
+/// Calls `each` with the index and the normal deviate of `len` values of a channel, from column x of row y on.
+pub(crate) fn channel_row(
+    key: u64,
+    (x, y): (u32, u32),
+    channel: usize,
+    len: u32,
+    mut each: impl FnMut(usize, f32),
+) {
+    let table = &*NORMALS;
+    for start in (0..len as usize).step_by(BLOCK) {
+        let words = crate::simd::wide(
+            #[inline(always)]
+            || words_of_channels::<BLOCK>(key, x + start as u32, y, channel as u32 / 4),
+        );
+        let words = &words[channel % 4][..BLOCK.min(len as usize - start)];
+        words.iter().enumerate().for_each(|(i, word)| each(start + i, normal(*word, table)));
     }
 }
 

@@ -1,36 +1,40 @@
 //! Normalization, the end of a recipe (a plan's epilogue).
 
 use super::kernel::{CallRecorder, Kernel};
-use super::{CpuPass, Finish, Operation, Pass, Primitive, Reach};
+use super::values::PixelValues;
+use super::{ChannelNumbers, CpuPass, Finish, Operation, Pass, Primitive, Reach, check};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
+use warpfeed_image::planes::Element;
 
 /// Largest mean and std. Larger values are meant for pixels of 0 to 255.
 const MAX_MEAN: f32 = 3.0;
 const MAX_STD: f32 = 10.0;
 
 /// Mean and std of each channel.
-pub(crate) type Normalization = Option<([f32; 3], [f32; 3])>;
+pub(crate) type Normalization = Option<(ChannelNumbers, ChannelNumbers)>;
 
-/// Converts to `f32`: `(v / 255 - mean) / std` for each channel. Only [`Erase`](crate::ops::Erase) may follow it.
+/// Converts to `f32`: `(v / 255 - mean) / std` for each channel; whole numbers of 16 bits are divided by their largest
+/// value, floating-point numbers by nothing. Only [`Erase`](crate::ops::Erase) may follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Normalize {
-    /// Mean of red, green, blue, for values of 0 to 1; from -3 to 3.
-    pub mean: [f32; 3],
-    /// Standard deviation of red, green, blue, for values of 0 to 1; above 0, up to 10.
-    pub std: [f32; 3],
+    /// Mean of red, green, blue, or of each channel, for values of 0 to 1; from -3 to 3. Of floating-point numbers any.
+    pub mean: ChannelNumbers,
+    /// Standard deviation of red, green, blue, or of each channel, for values of 0 to 1; above 0, up to 10. Of
+    /// floating-point numbers any above 0.
+    pub std: ChannelNumbers,
 }
 
 impl Normalize {
     pub(super) const KERNELS: &'static [Kernel] = &[];
 
-    /// Normalization by this mean and standard deviation of red, green, blue, for values of 0 to 1.
+    /// Normalization by this mean and standard deviation of red, green, blue, or of each channel, for values of 0 to 1.
     #[must_use]
-    pub const fn new(mean: [f32; 3], std: [f32; 3]) -> Self {
-        Self { mean, std }
+    pub fn new(mean: impl Into<ChannelNumbers>, std: impl Into<ChannelNumbers>) -> Self {
+        Self { mean: mean.into(), std: std.into() }
     }
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
@@ -45,12 +49,26 @@ impl Normalize {
 
 impl Operation for Normalize {
     fn validate(&self) -> Result<()> {
-        if !self.mean.iter().all(|v| v.abs() <= MAX_MEAN) {
-            let expected = format!("three numbers from -{MAX_MEAN} to {MAX_MEAN}, for values of 0 to 1");
+        check::finite(Self::NAME, "mean", self.mean)?;
+        check::finite(Self::NAME, "std", self.std)?;
+        if !self.std.as_slice().iter().all(|v| *v > 0.0) {
+            return Err(Error::parameter(Self::NAME, "std", "numbers above 0", format!("{:?}", self.std)));
+        }
+        Ok(())
+    }
+
+    fn check_values(&self, pixels: &PixelValues) -> Result<()> {
+        pixels.fit(Self::NAME, "mean", self.mean)?;
+        pixels.fit(Self::NAME, "std", self.std)?;
+        if pixels.kind.element == Element::F32 {
+            return Ok(());
+        }
+        if !self.mean.as_slice().iter().all(|v| v.abs() <= MAX_MEAN) {
+            let expected = format!("numbers from -{MAX_MEAN} to {MAX_MEAN}, for values of 0 to 1");
             return Err(Error::parameter(Self::NAME, "mean", expected, format!("{:?}", self.mean)));
         }
-        if !self.std.iter().all(|v| *v > 0.0 && *v <= MAX_STD) {
-            let expected = format!("three numbers above 0, up to {MAX_STD}, for values of 0 to 1");
+        if !self.std.as_slice().iter().all(|v| *v <= MAX_STD) {
+            let expected = format!("numbers above 0, up to {MAX_STD}, for values of 0 to 1");
             return Err(Error::parameter(Self::NAME, "std", expected, format!("{:?}", self.std)));
         }
         Ok(())

@@ -4,7 +4,8 @@ use super::check::{MAX_SIDE_PX, pixels};
 use super::descriptors::CropSample;
 use super::fill::Fill;
 use super::kernel::{CallRecorder, Kernel, KernelId};
-use super::{CpuPass, Crop, FieldContext, Op, Operation, Pass, Primitive, Reach, SizeEffect};
+use super::values::{PixelValues, ValueWork};
+use super::{ChannelNumbers, CpuPass, Crop, FieldContext, Op, Operation, Pass, PassOrder, Primitive, Reach, SizeEffect};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::{Rect, Size};
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(op.output_size(Size::new(32, 30))?, Size::new(40, 38));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Pad {
@@ -34,9 +35,9 @@ pub struct Pad {
     /// Content of the new rows and columns.
     #[serde(default)]
     pub mode: PadMode,
-    /// Color for [`PadMode::Constant`]: red, green, blue.
+    /// Color for [`PadMode::Constant`]: red, green, blue, or a number for each channel.
     #[serde(default)]
-    pub fill: [u8; 3],
+    pub fill: Fill,
 }
 
 /// Content of rows and columns beyond an image.
@@ -67,14 +68,14 @@ impl Pad {
     /// Padding with black pixels on the left, at the top, on the right and at the bottom.
     #[must_use]
     pub const fn sides([left, top, right, bottom]: [u32; 4]) -> Self {
-        Self { left, top, right, bottom, mode: PadMode::Constant, fill: [0; 3] }
+        Self { left, top, right, bottom, mode: PadMode::Constant, fill: Fill::BLACK }
     }
 
     setters! {
         /// Content of the new pixels.
         mode: PadMode,
-        /// Color of the new pixels: red, green, blue.
-        fill: [u8; 3],
+        /// Color of the new pixels.
+        fill: into Fill,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -90,7 +91,7 @@ impl Pad {
     /// The padding as a crop that reaches beyond the image; `None` if it mirrors.
     fn crop(&self, size: Size) -> Option<Crop> {
         let fill = match self.mode {
-            PadMode::Constant => Fill::Color(self.fill),
+            PadMode::Constant => self.fill,
             PadMode::Edge => Fill::EDGE,
             PadMode::Reflect | PadMode::Symmetric => return None,
         };
@@ -100,24 +101,24 @@ impl Pad {
     fn padded(&self, Size { width, height }: Size) -> Size {
         Size::new(self.left + width + self.right, self.top + height + self.bottom)
     }
+}
 
-    /// For each pixel of the padded line, the index of the pixel that it shows, of `len`.
-    fn sources(&self, before: u32, len: u32, after: u32) -> Vec<usize> {
-        let len = i64::from(len);
-        let source = |at: i64| match self.mode {
-            PadMode::Symmetric => {
-                let at = at.rem_euclid(2 * len);
-                at.min(2 * len - 1 - at)
-            }
-            // A single pixel is its own mirror image.
-            _ if len == 1 => 0,
-            _ => {
-                let at = at.rem_euclid(2 * len - 2);
-                at.min(2 * len - 2 - at)
-            }
-        };
-        (-i64::from(before)..len + i64::from(after)).map(|at| source(at) as usize).collect()
-    }
+/// For each pixel of a line that is padded by mirroring, the index of the pixel that it shows, of `len`.
+pub(crate) fn mirrored(mode: PadMode, before: u32, len: u32, after: u32) -> Vec<usize> {
+    let len = i64::from(len);
+    let source = |at: i64| match mode {
+        PadMode::Symmetric => {
+            let at = at.rem_euclid(2 * len);
+            at.min(2 * len - 1 - at)
+        }
+        // A single pixel is its own mirror image.
+        _ if len == 1 => 0,
+        _ => {
+            let at = at.rem_euclid(2 * len - 2);
+            at.min(2 * len - 2 - at)
+        }
+    };
+    (-i64::from(before)..len + i64::from(after)).map(|at| source(at) as usize).collect()
 }
 
 impl Operation for Pad {
@@ -127,7 +128,7 @@ impl Operation for Pad {
         {
             pixels(Self::NAME, parameter, value, 0..=MAX_SIDE_PX)?;
         }
-        Ok(())
+        self.fill.no_edge(Self::NAME)
     }
 
     fn output_size(&self, input: Size) -> Result<Size> {
@@ -136,6 +137,17 @@ impl Operation for Pad {
 
     fn size_effect(&self) -> SizeEffect {
         if [self.left, self.top, self.right, self.bottom] == [0; 4] { SizeEffect::Keeps } else { SizeEffect::Varies }
+    }
+
+    fn numbers(&self) -> Option<(&'static str, ChannelNumbers)> {
+        self.fill.values().map(|values| ("fill", values))
+    }
+
+    fn values(&self, pixels: &PixelValues, input: Size, size: Size, order: PassOrder) -> Option<ValueWork> {
+        match self.mode {
+            PadMode::Constant | PadMode::Edge => ValueWork::of(self.primitive(input), pixels, size, order),
+            mode => Some(ValueWork::Mirror { left: self.left, top: self.top, mode }),
+        }
     }
 
     fn primitive(&self, input: Size) -> Primitive<'_> {
@@ -162,8 +174,8 @@ impl Pass for Pad {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let input = pass.image.size();
         let size = self.padded(input);
-        let columns = self.sources(self.left, input.width, self.right);
-        let rows = self.sources(self.top, input.height, self.bottom);
+        let columns = mirrored(self.mode, self.left, input.width, self.right);
+        let rows = mirrored(self.mode, self.top, input.height, self.bottom);
         pass.replace(size, |image, out| {
             out.reset(size);
             for (y, source) in (0..).zip(rows) {

@@ -1,10 +1,11 @@
-//! Red, green and blue in another order.
+//! Channels in another order, or some of them.
 
 use super::descriptors::ColorSample;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Operation, Pass, Primitive, Reach};
+use super::values::{PixelValues, ValueWork};
+use super::{ChannelList, CpuPass, Operation, Pass, PassOrder, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -22,17 +23,17 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PermuteChannels {
-    /// Source channels of red, green and blue: 0, 1 and 2 in any order.
-    pub order: [u8; 3],
+    /// Source channels: 0, 1 and 2 in any order for red, green and blue, or all channels of another image.
+    pub order: ChannelList,
 }
 
 impl PermuteChannels {
     pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels("permute_channels_u8_nhwc")];
 
-    /// These channels become red, green and blue: 0, 1 and 2 in any order.
+    /// These channels become red, green and blue, or the channels of another image: all of them in any order.
     #[must_use]
-    pub const fn new(order: [u8; 3]) -> Self {
-        Self { order }
+    pub fn new(order: impl Into<ChannelList>) -> Self {
+        Self { order: order.into() }
     }
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
@@ -42,25 +43,94 @@ impl PermuteChannels {
 
 impl Operation for PermuteChannels {
     fn validate(&self) -> Result<()> {
-        if (0..3).all(|channel| self.order.contains(&channel)) {
+        let order = self.order.as_slice();
+        if (0..order.len() as u8).all(|channel| order.contains(&channel)) {
             return Ok(());
         }
-        Err(Error::parameter(Self::NAME, "order", "0, 1 and 2 in any order", format!("{:?}", self.order)))
+        Err(Error::parameter(Self::NAME, "order", "0, 1 and 2 in any order, or all channels", format!("{order:?}")))
+    }
+
+    fn check_values(&self, pixels: &PixelValues) -> Result<()> {
+        let (order, channels) = (self.order.as_slice(), pixels.kind.channels);
+        if order.len() == usize::from(channels) {
+            return Ok(());
+        }
+        Err(Error::parameter(Self::NAME, "order", format!("all {channels} channels"), format!("{order:?}")))
+    }
+
+    fn values(&self, _pixels: &PixelValues, _input: Size, _size: Size, _order: PassOrder) -> Option<ValueWork> {
+        Some(ValueWork::Select(self.order))
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        match self.order {
-            [0, 1, 2] => Primitive::Identity,
-            _ => Primitive::Pass(self, Reach::Around(0)),
+        match self.order.rgb() {
+            Some([0, 1, 2]) => Primitive::Identity,
+            _ => Primitive::Pass(&self.order, Reach::Around(0)),
         }
     }
 
     keeps_places!();
 }
 
-impl Pass for PermuteChannels {
+/// Takes some of an image's channels, in any order and as often as you like: the result has as many.
+///
+/// ```
+/// use warpfeed::ops::{ChannelList, Op, SelectChannels};
+///
+/// let op: Op = serde_json::from_str(r#"{"op": "select_channels", "channels": [7, 3]}"#)?;
+/// assert_eq!(op, SelectChannels::new(ChannelList::new(&[7, 3]).unwrap()).into());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SelectChannels {
+    /// Source channels; three of an RGB image.
+    pub channels: ChannelList,
+}
+
+impl SelectChannels {
+    pub(super) const KERNELS: &'static [Kernel] = PermuteChannels::KERNELS;
+
+    /// These channels become the result's.
+    #[must_use]
+    pub fn new(channels: impl Into<ChannelList>) -> Self {
+        Self { channels: channels.into() }
+    }
+
+    pub(super) fn examples(_size: Size) -> Vec<Self> {
+        vec![Self::new([2, 2, 0])]
+    }
+}
+
+impl Operation for SelectChannels {
+    fn check_values(&self, pixels: &PixelValues) -> Result<()> {
+        let (list, channels) = (self.channels.as_slice(), pixels.kind.channels);
+        if let Some(missing) = list.iter().find(|channel| u16::from(**channel) >= channels) {
+            return Err(Error::parameter(Self::NAME, "channels", format!("0 to {}", channels - 1), missing));
+        }
+        if pixels.is_rgb8() && list.len() != 3 {
+            let expected = "three of an image that is read as RGB";
+            return Err(Error::parameter(Self::NAME, "channels", expected, format!("{list:?}")));
+        }
+        Ok(())
+    }
+
+    fn values(&self, _pixels: &PixelValues, _input: Size, _size: Size, _order: PassOrder) -> Option<ValueWork> {
+        Some(ValueWork::Select(self.channels))
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(&self.channels, Reach::Around(0))
+    }
+
+    keeps_places!();
+}
+
+/// On RGB images, whose operations have checked that there are three channels.
+impl Pass for ChannelList {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        let [red, green, blue] = self.order.map(usize::from);
+        let [red, green, blue] = self.rgb().unwrap_or([0, 1, 2]).map(usize::from);
         for pixel in pass.image.pixels_mut() {
             *pixel = [pixel[red], pixel[green], pixel[blue], pixel[3]];
         }
@@ -69,7 +139,7 @@ impl Pass for PermuteChannels {
 
     fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const PERMUTE: KernelId = KernelId::of("permute_channels_u8_nhwc");
-        let [red, green, blue] = self.order.map(u32::from);
+        let [red, green, blue] = self.rgb().unwrap_or([0, 1, 2]).map(u32::from);
         let sample = ColorSample { order: red | green << 2 | blue << 4, ..ColorSample::of(&on.source()) };
         on.call(PERMUTE, &sample, Size::new(sample.width, sample.height));
         Ok(())
@@ -92,7 +162,7 @@ impl RandomChannelPermutation {
 impl RandomTransform for RandomChannelPermutation {
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let (rng, _) = recipe.start();
-        let mut order = [0, 1, 2];
+        let mut order: [u8; 3] = [0, 1, 2];
         rng.shuffle(&mut order);
         recipe.push(PermuteChannels::new(order))
     }

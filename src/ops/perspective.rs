@@ -2,13 +2,14 @@
 
 use super::check::{point, probability, sides, within};
 use super::descriptors::PerspectiveSample;
-use super::fill::{opaque, packed};
+use super::fill::{Fill, opaque, packed};
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, FieldContext, Op, Operation, Pass, Primitive, Reach, SizeEffect, affine_warp};
+use super::values::{PixelValues, Projective, ValueWork};
+use super::{ChannelNumbers, CpuPass, FieldContext, Op, Operation, Pass, PassOrder, Primitive, Reach, SizeEffect, affine_warp};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -32,9 +33,9 @@ pub struct Perspective {
     /// [`Bicubic`](Interpolation::Bicubic).
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Color outside the image: red, green, blue.
+    /// Color outside the image: red, green, blue, or a number for each channel.
     #[serde(default)]
-    pub fill: [u8; 3],
+    pub fill: Fill,
     /// Size of the result. Default: the image's.
     #[serde(default, with = "super::written::optional_size", skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
@@ -57,15 +58,15 @@ impl Perspective {
     /// A map that moves `startpoints` to `endpoints` on the same canvas; bilinear, black outside.
     #[must_use]
     pub const fn new(startpoints: [[f64; 2]; 4], endpoints: [[f64; 2]; 4]) -> Self {
-        Self { startpoints, endpoints, interpolation: Interpolation::Bilinear, fill: [0; 3], size: None }
+        Self { startpoints, endpoints, interpolation: Interpolation::Bilinear, fill: Fill::BLACK, size: None }
     }
 
     setters! {
         /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
         /// [`Bicubic`](Interpolation::Bicubic).
         interpolation: Interpolation,
-        /// Color outside the image: red, green, blue.
-        fill: [u8; 3],
+        /// Color outside the image: red, green, blue, or a number for each channel.
+        fill: into Fill,
         /// Size of the result.
         size: Size => Some,
     }
@@ -136,6 +137,7 @@ impl Operation for Perspective {
             points.into_iter().try_for_each(|at| point(Self::NAME, parameter, at))?;
         }
         self.size.map_or(Ok(()), |size| sides(Self::NAME, size.width, size.height))?;
+        self.fill.no_edge(Self::NAME)?;
         affine_warp::validate(Self::NAME, self.interpolation)
     }
 
@@ -146,6 +148,15 @@ impl Operation for Perspective {
     fn output_size(&self, input: Size) -> Result<Size> {
         let size = self.size.unwrap_or(input);
         self.coefficients(size).map(|_| size)
+    }
+
+    fn numbers(&self) -> Option<(&'static str, ChannelNumbers)> {
+        self.fill.values().map(|values| ("fill", values))
+    }
+
+    fn values(&self, _pixels: &PixelValues, _input: Size, _size: Size, _order: PassOrder) -> Option<ValueWork> {
+        let (map, interpolation) = (self.solved().ok()?, self.interpolation);
+        Some(ValueWork::Perspective(Projective { map, interpolation, fill: self.fill.values()? }))
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
@@ -185,7 +196,7 @@ impl Pass for Perspective {
             for y in 0..size.height {
                 for (x, to) in (0..).zip(out.row_mut(y)) {
                     *to = match (point_of(&coefficients, x, y, bounds), self.interpolation) {
-                        (None, _) => opaque(self.fill),
+                        (None, _) => opaque(self.fill.color()),
                         (Some([x, y]), Interpolation::Nearest) => {
                             image.row((y >> POINT_BITS) as u32)[(x >> POINT_BITS) as usize]
                         }
@@ -204,7 +215,7 @@ impl Pass for Perspective {
         let coefficients = self.coefficients(size)?;
         let target = on.target(size, part)?;
         let bilinear = u32::from(self.interpolation == Interpolation::Bilinear);
-        let sample = PerspectiveSample { source, target, coefficients, fill: packed(self.fill), bilinear };
+        let sample = PerspectiveSample { source, target, coefficients, fill: packed(self.fill.color()), bilinear };
         let kernel = if self.interpolation == Interpolation::Bicubic { BICUBIC } else { PERSPECTIVE };
         on.call(kernel, &sample, part.size());
         Ok(())
@@ -295,7 +306,7 @@ pub struct RandomPerspective {
     #[serde(default)]
     interpolation: Interpolations,
     #[serde(default)]
-    fill: [u8; 3],
+    fill: Fill,
 }
 
 impl RandomPerspective {
@@ -303,7 +314,7 @@ impl RandomPerspective {
     /// bilinear, black outside.
     #[must_use]
     pub const fn new(distortion: f64, p: f64) -> Self {
-        Self { distortion, p, interpolation: Interpolations::Always(Interpolation::Bilinear), fill: [0; 3] }
+        Self { distortion, p, interpolation: Interpolations::Always(Interpolation::Bilinear), fill: Fill::BLACK }
     }
 
     /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
@@ -315,8 +326,8 @@ impl RandomPerspective {
     }
 
     setters! {
-        /// Color outside the image: red, green, blue.
-        fill: [u8; 3],
+        /// Color outside the image: red, green, blue, or a number for each channel.
+        fill: into Fill,
     }
 
     fn between(&self, startpoints: [[f64; 2]; 4], endpoints: [[f64; 2]; 4]) -> Perspective {
@@ -329,6 +340,10 @@ impl RandomTransform for RandomPerspective {
         probability(Self::NAME, self.p)?;
         within(Self::NAME, "distortion", self.distortion, 0.0..=1.0)?;
         self.interpolation.validate(|interpolation| affine_warp::validate(Self::NAME, interpolation))
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        self.fill.values().map_or(Some(Ok(())), |fill| Some(pixels.check(Self::NAME, "fill", fill)))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

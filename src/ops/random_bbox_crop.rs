@@ -6,6 +6,7 @@ use super::keep_objects::KeepObjects;
 use super::recipe::RecipeBuilder;
 use super::select_objects::SelectObjects;
 use super::transform::{RandomTransform, SampleInfo};
+use super::values::PixelValues;
 use super::{Crop, Op, SampleRng, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::Boxes;
@@ -161,6 +162,10 @@ impl RandomTransform for RandomBboxCrop {
 
     fn depends_on_annotations(&self) -> bool {
         true
+    }
+
+    fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Ok(()))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

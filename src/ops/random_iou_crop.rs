@@ -5,6 +5,7 @@ use super::crop_search::{CropSearch, ious};
 use super::recipe::RecipeBuilder;
 use super::select_objects::SelectObjects;
 use super::transform::{RandomTransform, SampleInfo};
+use super::values::PixelValues;
 use super::{Crop, SampleRng, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::Boxes;
@@ -126,6 +127,10 @@ impl RandomTransform for RandomIouCrop {
 
     fn depends_on_annotations(&self) -> bool {
         true
+    }
+
+    fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Ok(()))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

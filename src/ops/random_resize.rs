@@ -4,6 +4,7 @@ use super::check::{MAX_SIDE_PX, side, whole_range};
 use super::filter::Interpolation;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
+use super::values::PixelValues;
 use super::{Resize, SizeEffect};
 use crate::error::Result;
 use crate::raster::Size;
@@ -76,6 +77,10 @@ impl RandomTransform for RandomResize {
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Varies
+    }
+
+    fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Ok(()))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

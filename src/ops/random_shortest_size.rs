@@ -4,6 +4,7 @@ use super::check::side;
 use super::filter::Interpolation;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
+use super::values::PixelValues;
 use super::{Resize, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -63,6 +64,10 @@ impl RandomTransform for RandomShortestSize {
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Varies
+    }
+
+    fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Ok(()))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

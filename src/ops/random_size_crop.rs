@@ -3,6 +3,7 @@
 use super::check::{MAX_SIDE_PX, whole_range};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
+use super::values::PixelValues;
 use super::{Crop, Sanitize, SizeEffect};
 use crate::error::Result;
 use crate::raster::Size;
@@ -41,6 +42,10 @@ impl RandomTransform for RandomSizeCrop {
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Varies
+    }
+
+    fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Ok(()))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

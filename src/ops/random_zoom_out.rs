@@ -3,7 +3,8 @@
 use super::check::{probability, within};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{Pad, SizeEffect};
+use super::values::PixelValues;
+use super::{Fill, Pad, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ pub struct RandomZoomOut {
     #[serde(with = "super::written::range", default = "usual_sides")]
     sides: RangeInclusive<f32>,
     #[serde(default)]
-    fill: [u8; 3],
+    fill: Fill,
 }
 
 const fn usual_sides() -> RangeInclusive<f32> {
@@ -38,14 +39,14 @@ impl RandomZoomOut {
     /// A transform that acts with probability `p`: a canvas with sides of 1 to 4 times the image's, black.
     #[must_use]
     pub const fn new(p: f64) -> Self {
-        Self { p, sides: usual_sides(), fill: [0; 3] }
+        Self { p, sides: usual_sides(), fill: Fill::BLACK }
     }
 
     setters! {
         /// Factor of both sides, uniform in the range, 1 to 1,000.
         sides: RangeInclusive<f32>,
         /// Color of the canvas: red, green, blue.
-        fill: [u8; 3],
+        fill: into Fill,
     }
 
     /// The padding on the left, at the top, on the right and at the bottom, by three uniform numbers: torchvision's, in
@@ -74,6 +75,10 @@ impl RandomTransform for RandomZoomOut {
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Varies
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        self.fill.values().map_or(Some(Ok(())), |fill| Some(pixels.check(Self::NAME, "fill", fill)))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

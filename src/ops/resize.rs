@@ -428,7 +428,7 @@ fn resized_crop(input: &Image, window: Rect, resampling: &Resampling, between: &
 /// Resizes by the nearest pixel.
 fn repeat(input: &Image, window: Rect, columns: Stretch, rows: Stretch, out: &mut Image) {
     out.reset(Size::new(columns.output, rows.output));
-    let [columns, rows] = [columns, rows].map(|stretch| Taps::of_stretch(stretch, Interpolation::Nearest));
+    let [columns, rows] = [columns, rows].map(|stretch| Taps::<i32>::of_stretch(stretch, Interpolation::Nearest));
     for (y, row) in rows.starts.iter().enumerate() {
         let from = &input.row(window.y + row)[window.x as usize..window.right() as usize];
         for (pixel, &column) in out.row_mut(y as u32).iter_mut().zip(&columns.starts) {

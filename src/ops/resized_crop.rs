@@ -7,6 +7,7 @@ use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::resize::Resample;
 use super::transform::RandomTransform;
+use super::values::PixelValues;
 use super::{FieldContext, Op, Operation, Primitive, Resize, SizeEffect, rectangle};
 use crate::error::Result;
 use crate::fields::motion::Motion;
@@ -163,6 +164,10 @@ impl RandomTransform for RandomResizedCrop {
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Becomes(self.size)
+    }
+
+    fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Ok(()))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

@@ -9,7 +9,8 @@ use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::rotation::Rotation;
 use super::transform::RandomTransform;
-use super::{Affine, FieldContext, Op, Operation, Primitive, SizeEffect};
+use super::values::PixelValues;
+use super::{ChannelNumbers, Affine, FieldContext, Op, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -66,7 +67,7 @@ impl Rotate {
         /// Whether the canvas grows to hold all corners.
         expand: bool,
         /// Fill outside the image.
-        fill: Fill,
+        fill: into Fill,
         /// The point that stays where it is, in pixels from the left and the top.
         center: [f64; 2] => Some,
     }
@@ -121,6 +122,10 @@ impl Operation for Rotate {
 
     fn size_effect(&self) -> SizeEffect {
         if self.expand { SizeEffect::Varies } else { SizeEffect::Keeps }
+    }
+
+    fn numbers(&self) -> Option<(&'static str, ChannelNumbers)> {
+        self.fill.values().map(|values| ("fill", values))
     }
 
     fn primitive(&self, input: Size) -> Primitive<'_> {
@@ -204,7 +209,7 @@ impl RandomRotation {
         /// Whether the canvas grows to hold all corners.
         expand: bool,
         /// Fill outside the image.
-        fill: Fill,
+        fill: into Fill,
         /// The point that stays where it is, in pixels from the left and the top.
         center: [f64; 2] => Some,
     }
@@ -223,6 +228,10 @@ impl RandomTransform for RandomRotation {
 
     fn size_effect(&self) -> SizeEffect {
         if self.expand { SizeEffect::Varies } else { SizeEffect::Keeps }
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        Some(Op::from(self.by(*self.degrees.start(), Interpolation::Nearest)).takes(pixels))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {

@@ -4,7 +4,8 @@ use super::check::{ABOVE_0, sides, within};
 use super::placed_mask::PlacedMask;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{Crop, Pad, SampleRng, SizeEffect};
+use super::values::PixelValues;
+use super::{Fill, Crop, Pad, SampleRng, SizeEffect};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ pub struct SegmentationCrop {
     #[serde(with = "super::written::size")]
     size: Size,
     #[serde(default)]
-    fill: [u8; 3],
+    fill: Fill,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_class_share: Option<f64>,
     #[serde(default = "usual_ignored")]
@@ -54,12 +55,12 @@ impl SegmentationCrop {
     /// A crop of this size; black where the image is smaller, whatever the classes. A `u32` as size is a square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
-        Self { size: size.into(), fill: [0; 3], max_class_share: None, ignored: usual_ignored(), tries: usual_tries() }
+        Self { size: size.into(), fill: Fill::BLACK, max_class_share: None, ignored: usual_ignored(), tries: usual_tries() }
     }
 
     setters! {
         /// Color of the padding: red, green, blue.
-        fill: [u8; 3],
+        fill: into Fill,
         /// Share of a rectangle's pixels in the mask that every class must stay below, above 0 to 1. The mask is the
         /// one at this place among the transforms: it is read at the pixels' centers through affine maps, and moved
         /// through other operations. Transforms that join samples must come after this one.
@@ -97,6 +98,10 @@ impl RandomTransform for SegmentationCrop {
 
     fn depends_on_annotations(&self) -> bool {
         self.max_class_share.is_some()
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        self.fill.values().map_or(Some(Ok(())), |fill| Some(pixels.check(Self::NAME, "fill", fill)))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
@@ -205,7 +210,7 @@ mod tests {
             startpoints: [[0.0, 0.0], [39.0, 0.0], [39.0, 9.0], [0.0, 9.0]],
             endpoints: [[0.0, 0.0], [19.0, 0.0], [19.0, 9.0], [0.0, 9.0]],
             interpolation: crate::ops::Interpolation::Bilinear,
-            fill: [0; 3],
+            fill: Fill::BLACK,
             size: None,
         };
         let mut columns = std::collections::BTreeSet::new();

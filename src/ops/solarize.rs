@@ -1,19 +1,21 @@
 //! Solarization: inverting bright values.
 
 use super::byte_table::{self, ByteTable};
-use super::check::within;
+use super::check::{finite_within, within};
 use super::kernel::Kernel;
-use super::{Operation, Primitive};
+use super::values::{PixelValues, PointForm, ValueWork};
+use super::{Operation, PassOrder, Primitive};
 use crate::error::Result;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
+use warpfeed_image::planes::Element;
 
 /// Inverts the values from a threshold on: torchvision's `F.solarize`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Solarize {
-    /// The smallest value that is inverted, 0 to 255. It may be fractional.
+    /// The smallest value that is inverted, in the image's units: 0 to 255 for bytes. It may be fractional.
     pub threshold: f64,
 }
 
@@ -33,7 +35,24 @@ impl Solarize {
 
 impl Operation for Solarize {
     fn validate(&self) -> Result<()> {
-        within(Self::NAME, "threshold", self.threshold, 0.0..=255.0)
+        finite_within(Self::NAME, "threshold", &[self.threshold], f64::MAX)
+    }
+
+    fn check_values(&self, pixels: &PixelValues) -> Result<()> {
+        match pixels.kind.element {
+            Element::F32 => Ok(()),
+            element => within(Self::NAME, "threshold", self.threshold, 0.0..=f64::from(element.max_value())),
+        }
+    }
+
+    fn values(&self, pixels: &PixelValues, input: Size, size: Size, order: PassOrder) -> Option<ValueWork> {
+        match pixels.kind.element {
+            Element::U8 => ValueWork::of(self.primitive(input), pixels, size, order),
+            Element::U16 | Element::F32 => {
+                let (threshold, max) = (self.threshold, pixels.max_value);
+                Some(ValueWork::Points(PointForm::Solarize { threshold, max }))
+            }
+        }
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {

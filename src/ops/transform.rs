@@ -4,6 +4,7 @@
 use super::catalog::{CatalogEntry, entry};
 pub use super::named::Named;
 use super::recipe::RecipeBuilder;
+use super::values::PixelValues;
 use super::{AutoAugmentPolicy, Corner, Hflip, Op, SizeEffect, Vflip};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
@@ -25,6 +26,15 @@ pub(crate) trait RandomTransform {
     /// The effect on the size of any image. Default: the size stays the same.
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Keeps
+    }
+
+    /// Checks whether the transform draws operations for images with these values alone, with numbers that fit them;
+    /// `None` if it takes RGB of 8 bits alone. Default: that, or what its parts take.
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        match self.parts() {
+            [] => None,
+            parts => Some(parts.iter().try_for_each(|part| part.takes(pixels))),
+        }
     }
 
     /// Draws the transform's operations.
@@ -441,6 +451,18 @@ impl Transform {
         self.random().size_effect()
     }
 
+    /// Checks whether the transform takes images with these values.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if it does not; [`Error::Parameter`] for numbers that do not fit the image's channels.
+    pub(crate) fn takes(&self, pixels: &PixelValues) -> Result<()> {
+        match self.random().takes(pixels) {
+            Some(taken) => taken,
+            None if pixels.is_rgb8() => Ok(()),
+            None => Err(pixels.refused(self.name())),
+        }
+    }
+
     /// Upper bound of the steps that drawing takes, however the transform is nested.
     pub(crate) fn most_steps(&self) -> u64 {
         self.random().most_steps()
@@ -509,6 +531,10 @@ pub(crate) fn refuse_parts(name: &'static str, op: Option<&'static str>) -> Resu
 impl RandomTransform for Op {
     fn validate(&self) -> Result<()> {
         self.validate()
+    }
+
+    fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
+        Some(self.takes(pixels))
     }
 
     fn size_effect(&self) -> SizeEffect {

@@ -189,7 +189,7 @@ impl<'a> Preparer<'a> {
     ) -> Result<Vec<(String, Part)>> {
         let ops = self.shrinking(header);
         let planner =
-            Planner { strategy: Strategy::Sequential, order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS };
+            Planner { strategy: Strategy::Sequential, order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS, values: None };
         let (fields, size) = match ops[..] {
             [] => (fields.clone(), header.size),
             _ => work.follower.follow(fields.clone(), header.size, &ops, &planner)?,

@@ -57,7 +57,7 @@ pub(super) fn rgb(
     (dtype, layout): (DType, Layout),
     normalization: Normalization,
 ) -> Result<Image> {
-    let (mean, std) = normalization.unwrap_or(([0.0; 3], [1.0; 3]));
+    let (mean, std) = normalization.map_or(([0.0; 3], [1.0; 3]), |(mean, std)| (mean.three(), std.three()));
     let ([channels, height, width], planar) = match layout {
         Layout::Nchw => ([a, b, c], true),
         Layout::Nhwc => ([c, a, b], false),
@@ -69,6 +69,7 @@ pub(super) fn rgb(
         let half = || [bytes[2 * at], bytes[2 * at + 1]];
         let value = match dtype {
             DType::U8 => return bytes[at],
+            DType::U16 => return (u16::from_ne_bytes(half()) >> 8) as u8,
             DType::F32 => f32::from_ne_bytes([bytes[4 * at], bytes[4 * at + 1], bytes[4 * at + 2], bytes[4 * at + 3]]),
             DType::F16 => f16::from_ne_bytes(half()).to_f32(),
             DType::Bf16 => bf16::from_ne_bytes(half()).to_f32(),

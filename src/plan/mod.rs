@@ -30,6 +30,7 @@ use crate::ops::normalize::Normalization;
 use crate::ops::reduce::Factors;
 use crate::ops::resize::{Resample, Resampling};
 use crate::ops::rotation::fixed_point;
+use crate::ops::values::{PixelValues, ValueWork};
 use crate::ops::{Finish, Op, Overwrite, Primitive, Reach, check};
 use crate::raster::{Rect, Size, check_pixels};
 use view::ImageView;
@@ -59,6 +60,9 @@ choices! {
     Composed = "composed", "One bilinear sampling for all rotations and flips; sharper than the other strategies' result.";
 }
 
+/// Bytes of a pixel of an RGB image in memory.
+const PIXEL_BYTES: u64 = 4;
+
 /// A stage's work on the view that it reads.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum StageWork<'a> {
@@ -74,6 +78,8 @@ pub(crate) enum StageWork<'a> {
     Affine(AffineWarp),
     /// Runs one pass of an operation, on the part that the pass can be restricted to; the view is plain.
     Pass(&'a Op, Reach),
+    /// Works on the values of an image that is not RGB of 8 bits; the view is plain.
+    Values(ValueWork),
 }
 
 /// One stage of a sample's plan. It reads an image and makes the next one.
@@ -132,6 +138,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) epilogue: Epilogue,
     /// Order of a resize's passes.
     pub(crate) order: PassOrder,
+    /// The values of the output, if they are not RGB of 8 bits.
+    pub(crate) values: Option<PixelValues>,
 }
 
 /// Changes of the 8-bit result while the output is written.
@@ -153,10 +161,11 @@ impl Epilogue {
     ///
     /// # Errors
     /// [`Error::Parameter`] if an operation on 8-bit images is among them, or if a rectangle lies outside the output.
-    fn new(ops: &[Op], size: Size) -> Result<Self> {
+    fn new(ops: &[Op], size: Size, values: &PixelValues) -> Result<Self> {
         let mut epilogue = Self::default();
         for op in ops {
             op.validate()?;
+            op.takes(values)?;
             match op.finish() {
                 Some(Finish::Normalize(mean, std)) if epilogue.normalize.is_none() => {
                     epilogue.normalize = Some((mean, std));
@@ -178,8 +187,10 @@ pub(crate) struct Planner {
     pub(crate) strategy: Strategy,
     /// Order of the two passes of a resize.
     pub(crate) order: PassOrder,
-    /// Limit of every image on the way, in pixels.
+    /// Limit of every image on the way, in pixels of RGB.
     pub(crate) max_px: u64,
+    /// The values of images as they are decoded, if they are not RGB of 8 bits.
+    pub(crate) values: Option<PixelValues>,
 }
 
 impl Planner {
@@ -205,11 +216,15 @@ impl Planner {
     /// # Errors
     /// See [`plan`](Self::plan).
     pub(crate) fn plan_one<'a>(&self, ops: &'a [Op], input: Size) -> Result<Plan<'a>> {
+        if let Some(values) = self.values {
+            return self.plan_values(ops, input, values);
+        }
         let (pixel_ops, epilogue) = split_epilogue(ops);
         let order = self.order;
         let mut lowering =
             StageBuilder { view: ImageView::plain(input), stages: Vec::new(), affine: None, size: input, order };
         for op in pixel_ops {
+            op.takes(&PixelValues::RGB8)?;
             let input = lowering.size;
             let size = op.output_size(input)?;
             check_pixels(size, self.max_px)?;
@@ -222,19 +237,54 @@ impl Planner {
         }
         lowering.end_affine(lowering.size);
         let StageBuilder { view, mut stages, size, .. } = lowering;
-        let epilogue = Epilogue::new(epilogue, size)?;
-        // Backwards: what each stage must make, and read.
-        let (mut needed, mut sampled) = (view.reach(Rect::full(size)), None);
-        for stage in stages.iter_mut().rev() {
-            if matches!(stage.work, StageWork::Pass(_, Reach::Whole)) {
-                (needed, sampled) = (Rect::full(stage.size), None);
-            }
-            (stage.part, stage.sampled) = (needed, sampled);
-            (needed, sampled) = stage.needs();
-        }
+        let epilogue = Epilogue::new(epilogue, size, &PixelValues::RGB8)?;
+        let decode = reach_back(&mut stages, view.reach(Rect::full(size)));
         let last = last(view, &mut stages);
-        Ok(Plan { decode: needed, stages, last, size, epilogue, order })
+        Ok(Plan { decode, stages, last, size, epilogue, order, values: None })
     }
+
+    /// Plans the only recipe of an image with these values: a stage for each operation that does something.
+    fn plan_values<'a>(&self, ops: &'a [Op], input: Size, mut values: PixelValues) -> Result<Plan<'a>> {
+        let (pixel_ops, epilogue) = split_epilogue(ops);
+        let (mut stages, mut size) = (Vec::new(), input);
+        for op in pixel_ops {
+            op.takes(&values)?;
+            let next = op.output_size(size)?;
+            let work = op.on_values(&values, size, next, self.order).ok_or_else(|| values.refused(op.name()))?;
+            values.kind = work.kind(values.kind);
+            self.check_size(next, &values)?;
+            if work != ValueWork::Keep {
+                let (view, part) = (ImageView::plain(size), Rect::full(next));
+                stages.push(Stage { view, work: StageWork::Values(work), size: next, part, sampled: None });
+            }
+            size = next;
+        }
+        let epilogue = Epilogue::new(epilogue, size, &values)?;
+        let decode = reach_back(&mut stages, Rect::full(size));
+        Ok(Plan { decode, stages, last: Last::Plain, size, epilogue, order: self.order, values: Some(values) })
+    }
+
+    /// Checks the size of an image, which may be on its way, against the limit.
+    ///
+    /// # Errors
+    /// [`Error::Limits`] if it takes more memory than an RGB image of the largest size.
+    fn check_size(&self, size: Size, values: &PixelValues) -> Result<()> {
+        let most_px = self.max_px.saturating_mul(PIXEL_BYTES) / values.kind.len_bytes(1);
+        Ok(check_pixels(size, most_px)?)
+    }
+}
+
+/// Goes from the last stage back to the first, and tells each what it must make. Returns what the first one reads.
+fn reach_back(stages: &mut [Stage<'_>], needed: Rect) -> Rect {
+    let (mut needed, mut sampled) = (needed, None);
+    for stage in stages.iter_mut().rev() {
+        if matches!(stage.work, StageWork::Pass(_, Reach::Whole)) {
+            (needed, sampled) = (Rect::full(stage.size), None);
+        }
+        (stage.part, stage.sampled) = (needed, sampled);
+        (needed, sampled) = stage.needs();
+    }
+    needed
 }
 
 /// The smallest rectangle that contains the decoded rectangles of all plans of an image.
@@ -334,6 +384,7 @@ impl Stage<'_> {
                 }
             }
             StageWork::Affine(sampling) => sampling.reach(part, view),
+            StageWork::Values(ref work) => work.reads(part, view),
         }
     }
 }
@@ -438,6 +489,7 @@ impl<'a> StageBuilder<'a> {
         match fill {
             Fill::Color(color) => self.view.crop(x, y, self.size, color),
             // The crop lies inside the image, so the fill does not matter.
+            Fill::Values(_) => self.view.crop(x, y, self.size, fill.color()),
             Fill::Edge(_) => fits(x, y, self.size, self.view.size) && self.view.crop(x, y, self.size, [0; 3]),
         }
     }
@@ -449,8 +501,8 @@ impl<'a> StageBuilder<'a> {
         }
         let fixed = fixed_point(sampling.matrix, self.size).filter(|_| self.view.fits_fixed());
         match (fixed, sampling.fill) {
-            (Some(a), Fill::Color(color)) => {
-                self.view.step(a, color, self.size);
+            (Some(a), fill @ (Fill::Color(_) | Fill::Values(_))) => {
+                self.view.step(a, fill.color(), self.size);
                 true
             }
             _ => false,
@@ -519,7 +571,7 @@ mod tests {
     use crate::ops::{CenterCrop, Contrast, Crop, GaussianBlur, Hflip, Invert, Mosaic, Posterize, Resize, Rotate};
 
     fn planner(strategy: Strategy) -> Planner {
-        Planner { strategy, order: PassOrder::default(), max_px: 1 << 20 }
+        Planner { strategy, order: PassOrder::default(), max_px: 1 << 20, values: None }
     }
 
     fn planned(ops: &[Op], strategy: Strategy) -> Plan<'_> {

@@ -69,6 +69,8 @@ pub fn hugging_face_ops(text: &str) -> Result<Vec<Op>> {
                 Some(1) => Interpolation::Lanczos,
                 Some(2) => Interpolation::Bilinear,
                 Some(3) => Interpolation::Bicubic,
+                Some(4) => Interpolation::Box,
+                Some(5) => Interpolation::Hamming,
                 _ => return Err(unsupported(NAME, "resample", number)),
             },
         };

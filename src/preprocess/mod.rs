@@ -17,8 +17,10 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::ops::Op;
-use crate::ops::check::{check_ops, one_size};
+use crate::ops::check::{Ends, check_ops, one_size};
 use crate::ops::transform::Transform;
+use crate::ops::values::PixelValues;
+use crate::pixels::Pixels;
 use crate::os::threads::MAX_THREADS;
 use crate::plan::Planner;
 use crate::preset::Preset;
@@ -78,8 +80,12 @@ impl Preprocessor {
     /// batch.
     pub fn new(ops: impl IntoIterator<Item = Op>, options: &PreprocessorOptions) -> Result<Self> {
         let run = options.run_options(options.max_batch);
-        let run = RunOptions { prefetch: BATCHES - 1, threads: options.threads, ..run };
+        if options.pixels == Pixels::Own {
+            let expected = "rgb, or the kind of all images such as u16x1";
+            return Err(Error::parameter("preprocessor", "pixels", expected, "own"));
+        }
         let (opening, planner) = (options.opening(), options.planner());
+        let run = RunOptions { prefetch: BATCHES - 1, threads: options.threads, values: planner.values, ..run };
         let recipe = FixedRecipe { ops: ops.into_iter().collect(), opening, planner };
         Self::open(recipe, run, options.elements(), options.device)
     }
@@ -119,8 +125,9 @@ impl Preprocessor {
         within("threads", run.threads, 0, MAX_THREADS)?;
         recipe.opening.validate()?;
         let transforms: Vec<Transform> = recipe.ops.iter().cloned().map(Transform::from).collect();
-        let (size, normalize) = check_ops(&transforms, None)?;
+        let Ends { size, normalize, pixels } = check_ops(&transforms, None, run.values.unwrap_or(PixelValues::RGB8))?;
         let size = one_size("preprocessor", size)?;
+        let elements = elements.of_pixels(&pixels, normalize, run.values.is_some())?;
         let output = OutputForm { size: Some(size), padded_to: None, times: 1, elements };
         Engine::open(device, run, recipe, output, normalize).map(|engine| Self { engine })
     }

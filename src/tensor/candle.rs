@@ -62,6 +62,8 @@ impl Tensor {
                 Elements::F16(vector) => adopt(vector),
                 Elements::Bf16(vector) => adopt(vector),
                 Elements::U8(vector) => adopt(vector),
+                // candle has no 16-bit numbers without a sign.
+                Elements::U16(vector) => adopt(vector.into_iter().map(u32::from).collect()),
             }
             .and_then(|vector| vector.narrow(0, start_bytes / element_bytes, len)?.reshape(&shape[..]))
         } else if let Storage::Cuda(_) = self.storage {
@@ -74,6 +76,10 @@ impl Tensor {
                 DType::F16 => candle_core::Tensor::from_slice(self.as_slice::<f16>()?, &shape[..], device),
                 DType::Bf16 => candle_core::Tensor::from_slice(self.as_slice::<bf16>()?, &shape[..], device),
                 DType::U8 => candle_core::Tensor::from_slice(self.as_slice::<u8>()?, &shape[..], device),
+                DType::U16 => {
+                    let numbers: Vec<u32> = self.as_slice::<u16>()?.iter().map(|number| u32::from(*number)).collect();
+                    candle_core::Tensor::from_vec(numbers, &shape[..], device)
+                }
             }
         };
         tensor.map_err(|error| failed("Tensor::into_candle", &error))
@@ -104,7 +110,7 @@ mod cuda {
     #![allow(unsafe_code)]
 
     use crate::cuda::CudaBuffer;
-    use crate::error::Result;
+    use crate::error::{Error, Result};
     use crate::tensor::DType;
     use candle_core::cuda_backend::CudaDType;
     use candle_core::op::BackpropOp;
@@ -137,6 +143,10 @@ mod cuda {
             DType::F16 => adopt_as::<f16>(buffer, shape, device),
             DType::Bf16 => adopt_as::<bf16>(buffer, shape, device),
             DType::U8 => adopt_as::<u8>(buffer, shape, device),
+            DType::U16 => Err(Error::Unsupported {
+                feature: "u16 of a CUDA device in candle".to_owned(),
+                remedy: "deliver f32, or copy the batch to the host first (Tensor::to_host)".to_owned(),
+            }),
         }
     }
 

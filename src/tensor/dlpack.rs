@@ -76,6 +76,7 @@ impl Tensor {
             DType::F16 => DLDataType::F16,
             DType::Bf16 => DLDataType::BF16,
             DType::U8 => DLDataType::U8,
+            DType::U16 => DLDataType::U16,
         };
         managed(self.storage, dtype, self.shape, strides, lend)
     }

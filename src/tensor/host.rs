@@ -40,6 +40,7 @@ pub(super) enum Elements {
     F16(Vec<f16>),
     Bf16(Vec<bf16>),
     U8(Vec<u8>),
+    U16(Vec<u16>),
 }
 
 impl HostBuffer {
@@ -85,6 +86,7 @@ impl HostBuffer {
             DType::F16 => Elements::F16(zeros(all_bytes)?),
             DType::Bf16 => Elements::Bf16(zeros(all_bytes)?),
             DType::U8 => Elements::U8(zeros(all_bytes)?),
+            DType::U16 => Elements::U16(zeros(all_bytes)?),
         };
         let start_bytes = elements.as_bytes().as_ptr().addr().wrapping_neg() % align_bytes;
         Ok(Self { pin: None, memory: Memory::Own(elements), start_bytes, len_bytes, home: None })
@@ -170,6 +172,7 @@ impl HostBuffer {
             Elements::F16(elements) => cut(elements, self.start_bytes, len),
             Elements::Bf16(elements) => cut(elements, self.start_bytes, len),
             Elements::U8(elements) => cut(elements, self.start_bytes, len),
+            Elements::U16(elements) => cut(elements, self.start_bytes, len),
         }
     }
 
@@ -246,6 +249,7 @@ impl Elements {
             DType::F16 => Self::F16(pod_collect_to_vec(bytes)),
             DType::Bf16 => Self::Bf16(pod_collect_to_vec(bytes)),
             DType::U8 => Self::U8(bytes.to_vec()),
+            DType::U16 => Self::U16(pod_collect_to_vec(bytes)),
         }
     }
 
@@ -255,6 +259,7 @@ impl Elements {
             Self::F16(elements) => cast_slice(elements),
             Self::Bf16(elements) => cast_slice(elements),
             Self::U8(elements) => elements,
+            Self::U16(elements) => cast_slice(elements),
         }
     }
 
@@ -264,6 +269,7 @@ impl Elements {
             Self::F16(elements) => cast_slice_mut(elements),
             Self::Bf16(elements) => cast_slice_mut(elements),
             Self::U8(elements) => elements,
+            Self::U16(elements) => cast_slice_mut(elements),
         }
     }
 }

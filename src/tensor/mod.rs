@@ -47,6 +47,9 @@ pub enum DType {
     Bf16,
     /// Unsigned bytes, 0 to 255, not normalized.
     U8,
+    /// Unsigned numbers of 16 bits, not normalized: of images that have them
+    /// ([`PipelineBuilder::pixels`](crate::PipelineBuilder::pixels)).
+    U16,
 }
 
 impl DType {
@@ -55,7 +58,7 @@ impl DType {
     pub const fn size_bytes(self) -> usize {
         match self {
             Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
+            Self::F16 | Self::Bf16 | Self::U16 => 2,
             Self::U8 => 1,
         }
     }
@@ -67,6 +70,7 @@ choices! {
     F16 = "f16", "16-bit floating point, IEEE.";
     Bf16 = "bf16", "16-bit floating point with an exponent of 8 bits.";
     U8 = "u8", "Bytes, not normalized.";
+    U16 = "u16", "Numbers of 16 bits, not normalized.";
 }
 
 /// The order of a batch's dimensions: N images, C = 3 channels (red, green, blue), H rows, W columns.
@@ -102,6 +106,9 @@ impl Element for bf16 {
 }
 impl Element for u8 {
     const DTYPE: DType = DType::U8;
+}
+impl Element for u16 {
+    const DTYPE: DType = DType::U16;
 }
 
 /// The memory of a tensor's elements.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::output::npy;
 use std::path::Path;
 
-/// Writes a tensor of `u8`, `f32` or `f16` as an `.npy` file in C order. A batch of one image is written without its
+/// Writes a tensor of `u8`, `u16`, `f32` or `f16` as an `.npy` file in C order. A batch of one image is written without its
 /// first dimension, as `[H, W, 3]` or `[3, H, W]`.
 ///
 /// The file is written completely or not at all.
@@ -27,6 +27,7 @@ use std::path::Path;
 pub fn write_npy(tensor: &Tensor, path: impl AsRef<Path>) -> Result<()> {
     let descr = match tensor.dtype() {
         DType::U8 => "|u1",
+        DType::U16 => "<u2",
         DType::F32 => "<f4",
         DType::F16 => "<f2",
         DType::Bf16 => {

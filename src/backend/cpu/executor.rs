@@ -3,19 +3,22 @@
 use super::gather::{Gather, plain_row};
 use super::output::Output;
 use super::resample;
+use super::values::{ValueOutput, ValueRunner};
 use crate::backend::{Decoded, Twice, WorkStats};
 use crate::decode::{DecodeOptions, Decoder, Header, Input, Pixels, PriorKnowledge};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::CpuPass;
 use crate::ops::affine_warp::SampledView;
 use crate::ops::byte_table::ByteTable;
 use crate::ops::filter::PassOrder;
 use crate::ops::resize::Resampling;
+use crate::ops::values::PixelValues;
 use crate::plan::view::ImageView;
 use crate::plan::{Last, Mirror, Plan, Stage, StageWork, decoded_by};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::trace::{Activity, Span};
 use std::time::{Duration, Instant};
+use warpfeed_image::planes::Planes;
 
 /// Images above this many pixels free their memory after use: 16 Mpx, 64 MiB a buffer.
 const KEEP_PX: usize = 16 << 20;
@@ -57,13 +60,18 @@ pub(crate) struct Executor {
     pub(super) buffer: Vec<u8>,
     /// The part of the work that is done twice, to measure its cost.
     twice: Option<Twice>,
+    /// Runs plans on images that are not RGB.
+    values: ValueRunner,
+    /// The decoded image that is not RGB, if several images are made of it.
+    decoded_values: Planes,
 }
 
 impl Executor {
     /// An executor that does a part of the work twice, if asked to.
     pub(in crate::backend) fn new(twice: Option<Twice>) -> Result<Self> {
         let (decoder, stages) = (Decoder::new()?, StageRunner::default());
-        Ok(Self { decoder, decoded: Image::default(), stages, buffer: Vec::new(), twice })
+        let (decoded, values, decoded_values) = (Image::default(), ValueRunner::default(), Planes::default());
+        Ok(Self { decoder, decoded, stages, buffer: Vec::new(), twice, values, decoded_values })
     }
 
     /// Decodes an image and runs plans without their epilogues, each to RGB bytes, row by row.
@@ -119,6 +127,46 @@ impl Executor {
         self.decoded.shrink(KEEP_PX);
         self.stages.shrink();
         times
+    }
+
+    /// Decodes an image that is not RGB once. Then, for each plan, runs the stages and writes the result to its output.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`](crate::Error::Unfit) for an image of another kind; see [`run`](Self::run).
+    pub(super) fn run_values(
+        &mut self,
+        job: &Job<'_>,
+        wanted: &PixelValues,
+        plans: &[Plan<'_>],
+        outputs: &mut [ValueOutput<'_>],
+    ) -> Result<Times> {
+        let (start, part) = (Instant::now(), decoded_by(plans));
+        let Self { decoder, values, decoded_values, .. } = self;
+        let Job { image, header, how } = *job;
+        let decode = Span::enter(Activity::Decode);
+        let knew = match image {
+            Input::Encoded(bytes) if header.kind == wanted.kind => {
+                decoder.decode_planes(bytes, header, part, None, how, &mut values.current)?
+            }
+            _ => {
+                let message = format!("the image has {}, and the pipeline's images have {}", header.kind, wanted.kind);
+                return Err(Error::unfit("decode", message));
+            }
+        };
+        drop(decode);
+        let (decode, start) = (start.elapsed(), Instant::now());
+        let _augment = Span::enter(Activity::Augment);
+        if plans.len() > 1 {
+            decoded_values.clone_from(&values.current);
+        }
+        for (i, (plan, output)) in plans.iter().zip(outputs).enumerate() {
+            if i > 0 {
+                values.current.clone_from(decoded_values);
+            }
+            values.run(plan, wanted.max_value, output)?;
+        }
+        values.shrink();
+        Ok(Times { decode, augment: start.elapsed(), knew })
     }
 
     fn run_plans(&mut self, job: &Job<'_>, plans: &[Plan<'_>], outputs: &mut [Output<'_>]) -> Result<Times> {
@@ -260,6 +308,8 @@ impl StageRunner {
                 let seen = SampledView { image: current, exact: stage.view.exact, size: stage.view.size };
                 warp.make_of_view(seen, stage.size, &stage.needed(), next);
             }
+            // Such plans are run by `ValueRunner`.
+            StageWork::Values(_) => return Ok(()),
             // A pass leaves its result in the current image itself.
             StageWork::Pass(op, _) => return op.pass(&mut CpuPass { image: current, spare: next, part, order }),
         }

@@ -393,7 +393,7 @@ mod tests {
     /// Compares every row of a view of `ops` with the plain specification, and runs of columns of it.
     fn check(ops: &[Op], is_shifted: bool) {
         let size = Size::new(53, 37);
-        let planner = Planner { strategy: Strategy::Fused, order: PassOrder::default(), max_px: 1 << 20 };
+        let planner = Planner { strategy: Strategy::Fused, order: PassOrder::default(), max_px: 1 << 20, values: None };
         let plan = planner.plan_one(ops, size).unwrap();
         assert!(plan.stages.is_empty());
         let mut image = Image::new(size);

@@ -23,6 +23,7 @@ fn mix_rows(batch: &mut [u8], plan: &MixPlan, dtype: DType, rows: Rows) {
         DType::F16 => mix_as::<f16>(bytemuck::cast_slice_mut(batch), plan, rows),
         DType::Bf16 => mix_as::<bf16>(bytemuck::cast_slice_mut(batch), plan, rows),
         DType::U8 => mix_as::<u8>(batch, plan, rows),
+        DType::U16 => mix_as::<u16>(bytemuck::cast_slice_mut(batch), plan, rows),
     }
 }
 
@@ -47,6 +48,15 @@ impl Mixable for f16 {
     }
     fn rounded(value: f32) -> Self {
         Self::from_f32(value)
+    }
+}
+
+impl Mixable for u16 {
+    fn widened(self) -> f32 {
+        self.into()
+    }
+    fn rounded(value: f32) -> Self {
+        value.round_ties_even() as Self
     }
 }
 

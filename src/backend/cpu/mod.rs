@@ -15,6 +15,7 @@ mod mix;
 mod normalize;
 pub(crate) mod output;
 mod resample;
+mod values;
 mod vertical;
 
 use super::{
@@ -28,10 +29,11 @@ use crate::plan::Plan;
 use crate::raster::Size;
 use crate::tensor::{DType, HostBuffer, Pool, Storage, Tensor};
 use batch::{HostBatch, HostView};
-use executor::{Executor, Job};
+use executor::{Executor, Job, Times};
 use output::{Output, Tables};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use values::ValueOutput;
 
 /// Largest number of batches whose memory is tried when a pipeline is built.
 const TRIED_BATCHES: usize = 8;
@@ -116,6 +118,24 @@ impl Cpu {
         Ok(elements.tensor(Storage::Host(buffer), common, images))
     }
 
+    /// Makes the images of a sample, one for each plan, in these bytes.
+    fn images<'a>(
+        &self,
+        host: &mut Executor,
+        job: &Job<'_>,
+        plans: &[Plan<'_>],
+        bytes: impl Iterator<Item = &'a mut [u8]>,
+    ) -> Result<Times> {
+        let elements = self.options.elements();
+        if let Some(values) = &self.options.values {
+            let mut outputs: Vec<_> = bytes.map(|bytes| ValueOutput::new(bytes, elements)).collect();
+            return host.run_values(job, values, plans, &mut outputs);
+        }
+        let output = |(bytes, plan): (_, &Plan<'_>)| Output::new(bytes, plan.size, &self.tables, elements);
+        let mut outputs: Vec<_> = bytes.zip(plans).map(output).collect();
+        host.run(job, plans, &mut outputs)
+    }
+
     /// Mixes the images of a batch, if `end` asks for it. Returns the time taken.
     fn mix(&self, views: &mut [HostBuffer], end: &End<'_>) -> Duration {
         let Some(plan) = end.mix.filter(|plan| plan.changes()) else { return Duration::ZERO };
@@ -191,12 +211,10 @@ impl Backend for Cpu {
         let job = options.job(image.input()?, sample.header);
         let plans = sample.plans;
         let elements = options.elements();
-        let output = |(bytes, plan): (_, &Plan<'_>)| Output::new(bytes, plan.size, &self.tables, elements);
         let times = match batch {
             Batch::Views(batch) => {
                 let mut slot = batch.slot(sample.place)?;
-                let mut outputs: Vec<_> = slot.images().zip(plans).map(output).collect();
-                host.run(&job, plans, &mut outputs)
+                self.images(host, &job, plans, slot.images())
             }
             Batch::Ragged(places) => {
                 let (size, place) = (plans[0].size, &places[sample.place]);
@@ -204,7 +222,7 @@ impl Backend for Cpu {
                 let pool = if options.is_padded() { &self.unpadded } else { &self.pools[0] };
                 let mut buffer = pool.take(len_bytes)?;
                 let bytes = &mut buffer.as_bytes_mut()[..len_bytes];
-                let times = host.run(&job, plans, &mut [output((bytes, &plans[0]))]);
+                let times = self.images(host, &job, plans, std::iter::once(bytes));
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((size, buffer));
                 times
             }

@@ -257,7 +257,7 @@ mod x86 {
                     let bits = _mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
                     _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(bits)));
                 }
-                DType::U8 => unreachable!("bytes are not computed"),
+                DType::U8 | DType::U16 => unreachable!("bytes are not computed"),
             }
         }
     }
@@ -280,7 +280,7 @@ mod x86 {
                     let [low, high] = [_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits)];
                     _mm_storeu_si128(to.cast(), _mm_packus_epi32(low, high));
                 }
-                DType::U8 => unreachable!("bytes are not computed"),
+                DType::U8 | DType::U16 => unreachable!("bytes are not computed"),
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The last step: writes rows of bytes to the batch, normalized and cast.
 
 use super::normalize::{Cast, Table};
-use crate::backend::PixelForm;
+use crate::backend::{PixelForm, RunOptions};
+use crate::ops::normalize::Normalization;
 use crate::ops::{Overwrite, noise};
 use crate::plan::Epilogue;
 use crate::raster::{Pixel, Size};
@@ -27,8 +28,15 @@ impl Tables {
             DType::F32 => Self::F32(Box::new(Table::new(normalize))),
             DType::F16 => Self::F16(Box::new(Table::new(normalize))),
             DType::Bf16 => Self::Bf16(Box::new(Table::new(normalize))),
-            DType::U8 => Self::U8(Box::new(Table::new(normalize))),
+            // Images of 16 bits have no tables (`values`).
+            DType::U8 | DType::U16 => Self::U8(Box::new(Table::new(normalize))),
         }
+    }
+
+    /// Tables for a pipeline's elements. Images that are not RGB have none.
+    pub(crate) fn of(options: &RunOptions, normalize: Normalization) -> Self {
+        let rgb = normalize.filter(|_| options.values.is_none());
+        Self::new(options.elements().dtype, rgb.map(|(mean, std)| (mean.three(), std.three())))
     }
 
     /// The elements for all bytes of the first channel, then of the others, as they are in memory.

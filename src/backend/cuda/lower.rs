@@ -245,7 +245,7 @@ impl<'a> Lowering<'a> {
             StageWork::Affine(warp) => {
                 return warp.launch(self, stage.view.exact, stage.view.size, stage.size, part);
             }
-            StageWork::Reduce(_) => return Err(no_kernel()),
+            StageWork::Reduce(_) | StageWork::Values(_) => return Err(no_kernel()),
             StageWork::Pass(op, _) => return op.launch(self, part),
         };
         let mut sample = self.fused(&stage.view, resize, part)?;
@@ -344,7 +344,7 @@ impl<'a> Lowering<'a> {
 pub(super) fn has_kernels(plan: &Plan<'_>) -> bool {
     plan.stages.iter().all(|stage| match &stage.work {
         StageWork::Gather | StageWork::Table(_) | StageWork::Resample(_) | StageWork::Affine(_) => true,
-        StageWork::Reduce(_) => false,
+        StageWork::Reduce(_) | StageWork::Values(_) => false,
         StageWork::Pass(op, _) => op.has_kernels(),
     })
 }
@@ -352,7 +352,7 @@ pub(super) fn has_kernels(plan: &Plan<'_>) -> bool {
 /// The bits of a value in the output's type.
 fn bits(dtype: DType, value: f32) -> u32 {
     match dtype {
-        DType::U8 => u32::from(value.round().clamp(0.0, 255.0) as u8),
+        DType::U8 | DType::U16 => u32::from(value.round().clamp(0.0, 255.0) as u8),
         DType::F16 => u32::from(f16::from_f32(value).to_bits()),
         DType::Bf16 => u32::from(bf16::from_f32(value).to_bits()),
         DType::F32 => value.to_bits(),
@@ -393,7 +393,7 @@ mod tests {
     use crate::raster::Size;
 
     fn kernels(ops: &[Op], strategy: Strategy) -> bool {
-        let planner = Planner { strategy, order: PassOrder::default(), max_px: 1 << 20 };
+        let planner = Planner { strategy, order: PassOrder::default(), max_px: 1 << 20, values: None };
         has_kernels(&planner.plan_one(ops, Size::new(100, 80)).unwrap())
     }
 

@@ -16,9 +16,11 @@ use crate::ops::check::check_ops;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::ops::transform::Transform;
-use crate::ops::{Normalize, TransformFile};
+use crate::ops::values::PixelValues;
+use crate::ops::{ChannelNumbers, Normalize, TransformFile};
 use crate::order::Partition;
 use crate::pipeline::entry_points::EntryPoints;
+use crate::pixels::Pixels;
 use crate::plan::{Planner, Strategy};
 use crate::preset::Preset;
 use crate::raster::{DEFAULT_MAX_PIXELS, Size};
@@ -129,6 +131,8 @@ pub struct PipelineBuilder {
     planner: Planner,
     /// The elements of all outputs.
     elements: PixelForm,
+    pixels: Pixels,
+    max_value: Option<f32>,
     /// Options of the run. `build` settles those that depend on the operations and the machine.
     options: RunOptions,
 }
@@ -167,8 +171,10 @@ impl PipelineBuilder {
             threads: None,
             policy: Policy::default(),
             opening: Opening::default(),
-            planner: Planner { strategy: Strategy::default(), order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS },
+            planner: Planner { strategy: Strategy::default(), order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS, values: None },
             elements: PixelForm::default(),
+            pixels: Pixels::Rgb,
+            max_value: None,
             options: RunOptions::default(),
         }
     }
@@ -585,10 +591,44 @@ impl PipelineBuilder {
         self
     }
 
-    /// Normalizes the output: `(v / 255 - mean) / std` for each channel. Transforms that are added after this call get
+    /// Sets the kind of pixels that images are decoded to. Default: RGB of 8 bits. Images of another kind keep their
+    /// element type and all their channels: 16 bits, floating-point numbers, 1 to 64 channels. Operations of color and
+    /// automatic augmentations are then refused by [`build`](Self::build).
+    ///
+    /// ```
+    /// use warpfeed::Pixels;
+    /// use warpfeed::prelude::*;
+    ///
+    /// // A file of NumPy's, as a microscope's program writes it: [height, width, 2] of 16 bits.
+    /// let header = "{'descr': '<u2', 'fortran_order': False, 'shape': (8, 8, 2), }\n";
+    /// let npy = [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &[1; 256]].concat();
+    /// let builder = Pipeline::builder(EncodedImages::new([(npy, 0)])).pixels(Pixels::Own).transform(CenterCrop::new(4));
+    /// let pipeline = builder.output(DType::U16, Layout::Nchw).build()?;
+    /// for batch in pipeline.epoch(0) {
+    ///     assert_eq!(batch?.images().as_slice::<u16>()?, [257; 2 * 4 * 4]);
+    /// }
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pixels(mut self, pixels: Pixels) -> Self {
+        self.pixels = pixels;
+        self
+    }
+
+    /// Sets the value that stands for 1 where whole numbers become floating-point numbers, and to which operations limit
+    /// values: 4,095 of cameras with 12 bits in 16, 10,000 of satellites' reflectance. Default: the largest value of the
+    /// pixels' type, 1 of floating-point numbers.
+    #[must_use]
+    pub fn max_value(mut self, value: f32) -> Self {
+        self.max_value = Some(value);
+        self
+    }
+
+    /// Normalizes the output: `(v / 255 - mean) / std` for each channel; other pixels than RGB are divided by their
+    /// [`max_value`](Self::max_value), floating-point numbers by nothing. Transforms that are added after this call get
     /// normalized values.
     #[must_use]
-    pub fn normalize(self, mean: [f32; 3], std: [f32; 3]) -> Self {
+    pub fn normalize(self, mean: impl Into<ChannelNumbers>, std: impl Into<ChannelNumbers>) -> Self {
         self.transform(Normalize::new(mean, std))
     }
 
@@ -724,7 +764,8 @@ impl PipelineBuilder {
     /// ```
     #[must_use]
     pub fn is_ragged(&self) -> bool {
-        self.views.is_none() && matches!(check_ops(&self.ops, self.stored_size()), Ok((None, _)))
+        let ends = || check_ops(&self.ops, self.stored_size(), self.values().ok()?.unwrap_or(PixelValues::RGB8)).ok();
+        self.views.is_none() && ends().is_some_and(|ends| ends.size.is_none())
     }
 
     /// Makes a pipeline whose images keep the sizes that the operations give them: see [`RaggedPipeline`]. Otherwise

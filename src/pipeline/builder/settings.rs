@@ -10,6 +10,7 @@ use crate::ops::orientation::Orientation;
 use crate::options::{TextValue, read, unknown};
 use crate::order::Partition;
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
+use crate::pixels::Pixels;
 use crate::plan::Strategy;
 use crate::raster::Size;
 use crate::targets::TargetSpec;
@@ -131,6 +132,10 @@ impl Setting {
              unless given. With none, nothing is drafted.";
         accept_truncated: bool, "", "false", Batches,
             "Decode truncated JPEGs as far as possible instead of refusing them.";
+        pixels: Pixels, "KIND", "rgb", Batches,
+            "Kind of pixels: rgb, own (that of the first image), or u8, u16 or f32 with a number of channels, as u16x13.";
+        max_value: f32, "V", "", Batches,
+            "The value of pixels that are not rgb that stands for 1: 4095 for 12 bits in 16.";
         max_pixels: u64, "N", "128000000", Batches,
             "Refuse images with more pixels, as stored or after any operation.";
         pass_order: PassOrder, "", "pillow13", Batches, "The pass of a resize that comes first.";

@@ -3,12 +3,14 @@
 use super::{MemoryBound, PipelineBuilder, Shapes};
 use crate::backend::cuda::direct::KNOWN_BYTES;
 use crate::backend::{MAX_BATCH_BYTES, Open, OutputForm, PixelForm, RunOptions};
+use crate::decode;
 use crate::device::{Device, JpegDecoder};
 use crate::error::{Error, Result};
-use crate::ops::Grayscale;
-use crate::ops::check::{check_ops, one_size};
+use crate::ops::{ChannelNumbers, Grayscale};
+use crate::ops::check::{Ends, check_ops, one_size};
 use crate::ops::normalize::Normalization;
 use crate::ops::transform::Transform;
+use crate::ops::values::PixelValues;
 use crate::order::{EqualBatches, Partition, ShardedOrder};
 use crate::os::forks::OfProcess;
 use crate::os::notice;
@@ -19,12 +21,13 @@ use crate::pipeline::recipes::{Recipes, ViewTransforms, most_images};
 use crate::pipeline::setup::{Setup, all_positions};
 use crate::pipeline::view::View;
 use crate::pipeline::{Pipeline, unoptimized};
+use crate::pixels::Pixels;
+use crate::plan::Strategy;
 use crate::raster::Size;
 use crate::sampler::Chosen;
 use crate::simd;
 use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::targets::TargetSpec;
-use crate::tensor::DType;
 use std::marker::PhantomData;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
@@ -58,7 +61,9 @@ impl PipelineBuilder {
         let partitions = self.partitions(devices.len())?;
         let partition = partitions[0];
         self.opening.validate()?;
-        let views = settle_views(std::mem::take(&mut self.ops), self.views.take(), self.elements)?;
+        let values = self.values()?;
+        (self.planner.values, self.options.values) = (values, values);
+        let views = settle_views(std::mem::take(&mut self.ops), self.views.take(), self.elements, values.is_none())?;
         let threads = self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get));
         self.check_options(threads)?;
         self.check_fields(&views)?;
@@ -106,6 +111,53 @@ impl PipelineBuilder {
             Ok(Pipeline { setup, backend, _kept, memory, device, images: PhantomData })
         };
         devices.iter().zip(&partitions).map(pipeline).collect()
+    }
+
+    /// The values of images as they are decoded, if they are not RGB of 8 bits.
+    pub(super) fn values(&self) -> Result<Option<PixelValues>> {
+        let refused = |parameter, expected: &str, got: &str| Err(Error::parameter("pipeline", parameter, expected, got));
+        if self.max_value.is_some_and(|max| !(max > 0.0 && max.is_finite())) {
+            return refused("max_value", "a finite number above 0", "another");
+        }
+        let values = match (self.pixels, &self.input) {
+            (Pixels::Own, Input::Stream(_)) => {
+                return refused("pixels", "rgb, or the kind of all images such as u16x1, for a stream", "own");
+            }
+            (Pixels::Own, Input::DataSet(source)) if source.is_empty() => None,
+            (Pixels::Own, Input::DataSet(source)) => {
+                let first = source.encoded(0)?;
+                let failed = |error: Error| Error::Sample {
+                    index: 0,
+                    name: source.name(0).into_owned(),
+                    source: Box::new(error),
+                };
+                let header = self.opening.header(decode::Input::Encoded(&first), self.planner.max_px).map_err(failed)?;
+                self.pixels.values_of(&header, self.max_value)
+            }
+            _ => self.pixels.values(self.max_value),
+        };
+        let Some(values) = values else {
+            let none = self.max_value.is_none_or(|max| max == 255.0);
+            return if none { Ok(None) } else { refused("max_value", "none, or 255, for RGB of 8 bits", "another") };
+        };
+        let most = values.kind.element.max_value();
+        if values.are_whole() && !(values.max_value <= most && values.max_value.fract() == 0.0) {
+            let expected = format!("a whole number up to {most}");
+            return Err(Error::parameter("pipeline", "max_value", expected, values.max_value));
+        }
+        if self.elements.channels != 3 {
+            return refused("channels", "that of the pixels: select_channels takes some of them", "another");
+        }
+        if self.planner.strategy == Strategy::Composed {
+            return refused("strategy", "fused or sequential for images that are not RGB", "composed");
+        }
+        if self.cache.is_some() {
+            return refused("cache", "none for images that are not RGB", "one");
+        }
+        if self.opening.draft_size().is_some() {
+            return refused("draft and thumbnail", "none for images that are not RGB", "one");
+        }
+        Ok(Some(values))
     }
 
     fn check_lanes(&self, partition: Partition, is_stream: bool) -> Result<()> {
@@ -157,7 +209,7 @@ impl PipelineBuilder {
             return Err(Error::parameter("pipeline", "jpeg_decoder", expected, format!("{decoder:?}").to_lowercase()));
         }
         self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
-        if !matches!(self.elements.channels, 1 | 3) {
+        if self.planner.values.is_none() && !matches!(self.elements.channels, 1 | 3) {
             return Err(Error::parameter("pipeline", "channels", "1 or 3", self.elements.channels));
         }
         if let Some(targets) = &self.targets {
@@ -182,13 +234,10 @@ impl PipelineBuilder {
                 return Err(Error::parameter("mix", "views", "one image of each sample", "several views"));
             }
         }
-        let differ = |values: [f32; 3]| values.iter().any(|value| *value != values[0]);
-        if self.elements.channels == 1 && normalize.is_some_and(|(mean, std)| differ(mean) || differ(std)) {
+        let differ = |values: ChannelNumbers| !values.fit(1);
+        if self.elements.channels == 1 && self.planner.values.is_none() && normalize.is_some_and(|(mean, std)| differ(mean) || differ(std)) {
             let got = format!("{normalize:?}").trim_start_matches("Some").to_owned();
             return Err(Error::parameter("normalize", "mean and std", "one number, three times, for one channel", got));
-        }
-        if normalize.is_some() && self.elements.dtype == DType::U8 {
-            return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
         Ok(())
     }
@@ -255,10 +304,13 @@ impl PipelineBuilder {
     /// Checks the operations of all views. Returns the views' outputs, and the normalization, which all views share.
     fn outputs(&self, views: &[ViewTransforms]) -> Result<(Vec<OutputForm>, Normalization)> {
         let (mut outputs, mut shared) = (Vec::new(), None);
+        let values = self.planner.values;
         for view in views {
-            let mut size = None;
+            let (mut size, mut elements) = (None, self.elements);
             for transforms in &view.images {
-                let (own, normalize) = check_ops(transforms, self.stored_size())?;
+                let Ends { size: own, normalize, pixels } =
+                    check_ops(transforms, self.stored_size(), values.unwrap_or(PixelValues::RGB8))?;
+                elements = self.elements.of_pixels(&pixels, normalize, values.is_some())?;
                 let own = if self.shapes != Shapes::One { None } else { Some(one_size("pipeline", own)?) };
                 if *shared.get_or_insert(normalize) != normalize {
                     let expected = "one for all views: add it once, after views";
@@ -268,7 +320,10 @@ impl PipelineBuilder {
             }
             let times = view.times * view.images.len();
             let padded_to = if let Shapes::Padded(divisor) = self.shapes { Some(divisor) } else { None };
-            outputs.push(OutputForm { size, padded_to, times, elements: self.elements });
+            outputs.push(OutputForm { size, padded_to, times, elements });
+        }
+        if outputs.iter().any(|output: &OutputForm| output.elements != outputs[0].elements) {
+            return Err(Error::parameter("pipeline", "select_channels", "the same number in all views", "another"));
         }
         let steps = views.iter().flat_map(ViewTransforms::all).flatten();
         let steps = steps.fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
@@ -362,6 +417,7 @@ fn settle_views(
     ops: Vec<Transform>,
     views: Option<(usize, Vec<View>)>,
     elements: PixelForm,
+    is_rgb: bool,
 ) -> Result<Vec<ViewTransforms>> {
     let mut all = match views {
         None => vec![ViewTransforms { images: vec![ops], times: 1 }],
@@ -373,7 +429,7 @@ fn settle_views(
             views.iter().map(|view| view.between(first, last)).collect::<Result<_>>()?
         }
     };
-    if elements.channels == 1 {
+    if elements.channels == 1 && is_rgb {
         for transforms in all.iter_mut().flat_map(|view| &mut view.images) {
             let is_normalize = |op: &Transform| op.explicit().is_some_and(|op| op.normalization().is_some());
             let end = transforms.iter().position(is_normalize).unwrap_or(transforms.len());

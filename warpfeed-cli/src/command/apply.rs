@@ -8,7 +8,8 @@ use warpfeed::fields::{Fields, draw, read_fields, write_fields};
 use warpfeed::image::{Image, Size};
 use warpfeed::ops::Op;
 use warpfeed::source::{MAX_ENCODED_BYTES, Source, read_limited, read_up_to};
-use warpfeed::{ApplyOptions, DType, Device, Error, JpegDecoder, Layout, Result, Strategy, apply_with_fields};
+use warpfeed::image::planes::Element;
+use warpfeed::{ApplyOptions, DType, Device, Error, JpegDecoder, Layout, Pixels, Result, Strategy, apply_with_fields};
 
 /// Largest list of operations, in bytes.
 const MAX_OPS_BYTES: u64 = 1 << 24;
@@ -44,7 +45,7 @@ pub struct Apply {
     /// Draw the fields after the operations over the image.
     #[arg(long, requires = "fields")]
     draw: bool,
-    /// Output file: .png, or .npy (u8 [H, W, 3]; f32 [3, H, W] after normalize).
+    /// Output file: .png, or .npy (u8 [H, W, 3], or [H, W, C] in the image's own type; f32 [C, H, W] after normalize).
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// How operations are run.
@@ -73,12 +74,22 @@ impl Apply {
         let (name, bytes) = self.read()?;
         let options =
             ApplyOptions::default().strategy(self.strategy).device(self.device).jpeg_decoder(self.jpeg_decoder);
-        // Pixels stay as they are.
-        let options = match ops.iter().any(|op| matches!(op, Op::Normalize(_))) {
-            true => options,
-            false => options.dtype(DType::U8).layout(Layout::Nhwc),
-        };
+        let header = warpfeed::image::probe(&bytes).ok();
+        let options = options.pixels(header.as_ref().map_or(Pixels::Rgb, Pixels::usual));
         let options = self.opening.given().try_fold(options, |options, (name, text)| options.set(name, text))?;
+        // Pixels stay as they are, unless operations make floating-point numbers of them.
+        let converts = ops.iter().any(|op| matches!(op, Op::Normalize(_) | Op::ToFloat(_)));
+        let own = match (options.pixels, &header) {
+            (Pixels::Own, Some(header)) => header.kind.element,
+            (Pixels::Kind(kind), _) => kind.element,
+            _ => Element::U8,
+        };
+        let options = match own {
+            _ if converts => options,
+            Element::U8 => options.dtype(DType::U8).layout(Layout::Nhwc),
+            Element::U16 => options.dtype(DType::U16).layout(Layout::Nhwc),
+            Element::F32 => options.layout(Layout::Nhwc),
+        };
         let given = self.fields.as_ref().map(|path| read_fields(path, options.max_pixels)).transpose()?;
         let applied = match &given {
             None => warpfeed::apply(&bytes, &ops, &options).map(|image| (image, Fields::new())),
@@ -98,7 +109,7 @@ impl Apply {
         }
         match (npy, result.dtype()) {
             (true, _) => warpfeed::image::write_npy(&result, &self.output),
-            (false, DType::U8) => {
+            (false, DType::U8) if result.shape()[3] == 3 => {
                 let [_, height, width, _] = result.shape().map(|side| side as u32);
                 let mut image = Image::from_rgb(Size { width, height }, result.as_bytes()?)?;
                 if self.draw {
@@ -107,8 +118,8 @@ impl Apply {
                 warpfeed::image::write_png(&image, &self.output)
             }
             (false, _) => {
-                let expected = "a .npy file after normalize, as a PNG holds bytes; operations without normalize are those of \
-                                warpfeed recipe --dtype u8";
+                let expected = "a .npy file for other results than RGB of 8 bits; operations without normalize are those \
+                                of warpfeed recipe --dtype u8";
                 Err(wrong_use("output", expected, "a .png file"))
             }
         }

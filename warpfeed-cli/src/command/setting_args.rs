@@ -26,7 +26,17 @@ pub struct OfImages;
 
 impl Settings for OfImages {
     fn has(name: &str) -> bool {
-        matches!(name, "orientation" | "draft" | "thumbnail" | "accept_truncated" | "max_pixels" | "pass_order")
+        matches!(
+            name,
+            "orientation"
+                | "draft"
+                | "thumbnail"
+                | "accept_truncated"
+                | "max_pixels"
+                | "pass_order"
+                | "pixels"
+                | "max_value"
+        )
     }
 }
 
