@@ -19,26 +19,37 @@ use std::io::Cursor;
 pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
     match header.format {
         Format::Png => png(bytes, header, part, out),
-        _ => webp(bytes, header, part, out),
+        _ => webp(bytes, header, part, false, out),
     }
 }
 
-fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
+/// A decoder of a PNG's rows.
+pub(super) fn open_png<'a>(
+    bytes: &'a [u8],
+    header: &Header,
+    transformations: Transformations,
+) -> Result<png::Reader<Cursor<&'a [u8]>>> {
     let failed = |error: png::DecodingError| Error::decode("PNG", error.to_string());
     // Rows go where they belong one by one, so that an image of eight bytes a pixel takes no more memory than its
     // result. The limit allows some of the widest rows, and memory for ancillary chunks.
     let limit_bytes = u64::from(header.size.width).saturating_mul(64).saturating_add(16 << 20);
     let limits = png::Limits { bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX) };
     let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
-    // Looks up palettes, and expands gray of 1, 2 and 4 bits to 8.
-    decoder.set_transformations(Transformations::EXPAND);
-    let mut reader = decoder.read_info().map_err(failed)?;
+    decoder.set_transformations(transformations);
+    let reader = decoder.read_info().map_err(failed)?;
     if reader.info().size() != (header.size.width, header.size.height) {
         return Err(Error::decode("PNG", "the size is not the one in the header"));
     }
+    Ok(reader)
+}
+
+fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
+    let failed = |error: png::DecodingError| Error::decode("PNG", error.to_string());
+    // Looks up palettes, and expands gray of 1, 2 and 4 bits to 8.
+    let mut reader = open_png(bytes, header, Transformations::EXPAND)?;
     let to_pixel = to_pixel(reader.output_color_type())?;
     out.reset_part(header.size, part);
-    let mut rows = Rows::of(reader.info().interlaced, header.size);
+    let mut rows = PngRows::of(reader.info().interlaced, header.size);
     // Not even a row of a giant image may end the process.
     drop(buffer("a PNG decoder", reader.output_line_size(header.size.width))?);
     while let Some(row) = reader.next_row().map_err(failed)? {
@@ -76,21 +87,21 @@ fn to_pixel((color, depth): (ColorType, BitDepth)) -> Result<ToPixel> {
 }
 
 /// The rows of a PNG in the order in which they come: those of the image, or those of Adam7's seven passes.
-struct Rows {
+pub(super) struct PngRows {
     size: Size,
     passes: &'static [[u32; 4]],
     line: u32,
 }
 
 /// Places of a row's samples in the image.
-struct RowPlace {
-    x: u32,
-    step: u32,
-    y: u32,
+pub(super) struct RowPlace {
+    pub(super) x: u32,
+    pub(super) step: u32,
+    pub(super) y: u32,
 }
 
-impl Rows {
-    fn of(interlaced: bool, size: Size) -> Self {
+impl PngRows {
+    pub(super) fn of(interlaced: bool, size: Size) -> Self {
         /// First column and row, and from one column and row to the next.
         const ADAM7: [[u32; 4]; 7] =
             [[0, 0, 8, 8], [4, 0, 8, 8], [0, 4, 4, 8], [2, 0, 4, 4], [0, 2, 2, 4], [1, 0, 2, 2], [0, 1, 1, 2]];
@@ -98,7 +109,7 @@ impl Rows {
     }
 }
 
-impl Iterator for Rows {
+impl Iterator for PngRows {
     type Item = RowPlace;
 
     fn next(&mut self) -> Option<RowPlace> {
@@ -115,6 +126,11 @@ impl Iterator for Rows {
 }
 
 impl RowPlace {
+    /// Number of the row's samples in an image of this width.
+    pub(super) fn count(&self, width: u32) -> usize {
+        (width - self.x).div_ceil(self.step) as usize
+    }
+
     /// Writes those samples of the row that lie in `out`'s part.
     fn write(&self, samples: &[u8], to_pixel: ToPixel, out: &mut Image) {
         let part = out.part();
@@ -134,8 +150,9 @@ impl RowPlace {
     }
 }
 
+/// Decodes a WebP. The fourth byte of the pixels is the alpha value if `with_alpha` says so.
 #[cfg(feature = "webp")]
-fn webp(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
+pub(super) fn webp(bytes: &[u8], header: &Header, part: Rect, with_alpha: bool, out: &mut Image) -> Result<()> {
     let failed = |error: image_webp::DecodingError| Error::decode("WebP", error.to_string());
     let frame = first_frame(bytes, header)?;
     let mut decoder = image_webp::WebPDecoder::new(Cursor::new(&*frame.file)).map_err(failed)?;
@@ -149,17 +166,24 @@ fn webp(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()
     drop(buffer("a WebP decoder", usize::try_from(area_px.saturating_mul(8)).ok())?);
     decoder.read_image(&mut samples).map_err(failed)?;
     out.reset_part(header.size, part);
-    if decoder.has_alpha() {
-        place(&samples, &frame, out, |&[r, g, b, _]| [r, g, b, 255]);
-    } else {
-        place(&samples, &frame, out, |&[r, g, b]| [r, g, b, 255]);
+    let outside = [0, 0, 0, if with_alpha { 0 } else { 255 }];
+    match (decoder.has_alpha(), with_alpha) {
+        (true, true) => place(&samples, &frame, outside, out, |pixel| *pixel),
+        (true, false) => place(&samples, &frame, outside, out, |&[r, g, b, _]| [r, g, b, 255]),
+        (false, _) => place(&samples, &frame, outside, out, |&[r, g, b]| [r, g, b, 255]),
     }
     Ok(())
 }
 
-/// Copies `out`'s part of a canvas that is black outside of the image in `samples`, which have `N` bytes a pixel.
+/// Copies `out`'s part of a canvas that is `outside` around the image in `samples`, which have `N` bytes a pixel.
 #[cfg(feature = "webp")]
-fn place<const N: usize>(samples: &[u8], frame: &Frame<'_>, out: &mut Image, pixel: impl Fn(&[u8; N]) -> Pixel) {
+fn place<const N: usize>(
+    samples: &[u8],
+    frame: &Frame<'_>,
+    outside: Pixel,
+    out: &mut Image,
+    pixel: impl Fn(&[u8; N]) -> Pixel,
+) {
     let (part, [left, top], (width, height)) = (out.part(), frame.at, frame.size);
     let (pixels, _) = samples.as_chunks::<N>();
     let (first, last) = (part.x.max(left), part.right().min(left + width));
@@ -167,7 +191,7 @@ fn place<const N: usize>(samples: &[u8], frame: &Frame<'_>, out: &mut Image, pix
         let row = out.row_mut(y);
         let from = (part.y + y).checked_sub(top).filter(|from| *from < height && first < last);
         if from.is_none() || last - first < part.width {
-            row.fill([0, 0, 0, 255]);
+            row.fill(outside);
         }
         if let Some(from) = from {
             let start = from as usize * width as usize + (first - left) as usize;
@@ -178,14 +202,15 @@ fn place<const N: usize>(samples: &[u8], frame: &Frame<'_>, out: &mut Image, pix
 }
 
 #[cfg(not(feature = "webp"))]
-fn webp(_: &[u8], _: &Header, _: Rect, _: &mut Image) -> Result<()> {
+pub(super) fn webp(_: &[u8], _: &Header, _: Rect, _: bool, _: &mut Image) -> Result<()> {
     Err(Error::Unsupported {
         feature: "decoding WebP in this build".to_owned(),
         remedy: "build warpfeed with its feature `webp`".to_owned(),
     })
 }
 
-fn buffer(what: &'static str, len_bytes: Option<usize>) -> Result<Vec<u8>> {
+/// Zeros for a decoder.
+pub(super) fn buffer(what: &'static str, len_bytes: Option<usize>) -> Result<Vec<u8>> {
     memory::zeros(len_bytes.unwrap_or(usize::MAX), what, memory::FEWER_IMAGES)
 }
 

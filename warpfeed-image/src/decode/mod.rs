@@ -1,4 +1,4 @@
-//! From a file's bytes to pixels: JPEG, PNG, WebP and PNM, the whole image or a part.
+//! From a file's bytes to pixels: JPEG, PNG, WebP, PNM and NPY, the whole image or a part.
 //!
 //! Pixels must be Pillow's: accurate integer DCT, fancy upsampling, Pillow's CMYK. Pure-Rust decoders differ slightly,
 //! so mozjpeg-sys builds libjpeg's code. We use its internals, so its version is fixed. libjpeg's inverse DCTs differ
@@ -44,16 +44,19 @@ mod jpeg;
 mod lanes;
 mod lossless;
 mod lossless_jpeg;
+mod npy;
 #[cfg(any(test, feature = "testing"))]
 pub mod oddities;
 mod pack_key;
 mod packed_points;
 mod pixels;
+mod png_planes;
 mod pnm;
 mod probe;
 mod reason;
 mod restarts;
 mod shared_folder;
+mod stored;
 #[cfg(feature = "webp")]
 mod webp;
 mod window;
@@ -88,8 +91,8 @@ pub use reason::Reason;
 pub use window::DecodeWindow;
 
 use crate::error::{Error, Result};
-use crate::planes::{PixelKind, Planes};
-use crate::raster::{Image, Rect, Size};
+use crate::planes::{MAX_CHANNELS, PixelKind, Planes};
+use crate::raster::{Image, Pixel, Rect, Size};
 use std::ops::Range;
 
 /// Second byte of the frame marker of a lossless JPEG.
@@ -107,13 +110,15 @@ pub enum Format {
     WebP,
     /// PNM, binary, with one or three channels of 8 bits: .pgm and .ppm.
     Pnm,
+    /// An array in NumPy's .npy format: [H, W] or [H, W, C].
+    Npy,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: &'static [Self] = &[Self::Jpeg, Self::Png, Self::WebP, Self::Pnm];
+    pub const ALL: &'static [Self] = &[Self::Jpeg, Self::Png, Self::WebP, Self::Pnm, Self::Npy];
 
-    /// The format's name: `JPEG`, `PNG`, `WebP` or `PNM`.
+    /// The format's name: `JPEG`, `PNG`, `WebP`, `PNM` or `NPY`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -121,6 +126,7 @@ impl Format {
             Self::Png => "PNG",
             Self::WebP => "WebP",
             Self::Pnm => "PNM",
+            Self::Npy => "NPY",
         }
     }
 
@@ -136,6 +142,7 @@ impl Format {
             Self::Png => &["png"],
             Self::WebP => &["webp"],
             Self::Pnm => &["pgm", "ppm"],
+            Self::Npy => &["npy"],
         }
     }
 
@@ -178,7 +185,7 @@ pub struct Header {
     /// Second byte of a JPEG's frame marker, which names the process: 0xC0 and 0xC1 are sequential (baseline), 0xC2
     /// progressive, 0xC3 lossless. 0 for other formats.
     pub process: u8,
-    /// Offset of the data of a JPEG's first scan, or of a PNM's pixels.
+    /// Offset of the data of a JPEG's first scan, or of the pixels of a PNM or NPY file.
     pub scan_offset_bytes: usize,
     /// Place of a JPEG's row index, after its signature.
     pub(crate) row_index: Option<Range<usize>>,
@@ -196,7 +203,7 @@ impl Header {
     /// Whether the image has an alpha channel, which decoding drops.
     #[must_use]
     pub fn has_alpha(&self) -> bool {
-        self.format != Format::Jpeg && matches!(self.components, 2 | 4)
+        matches!(self.format, Format::Png | Format::WebP) && matches!(self.components, 2 | 4)
     }
 
     /// Makes this the header of a draft: a JPEG is then decoded at 1/2, 1/4 or 1/8 of its size, the smallest of these
@@ -285,7 +292,14 @@ impl Header {
 /// ```
 pub struct Decoder {
     jpeg: jpeg::JpegDecoder,
+    /// Memory for the values of an image that is converted to RGB.
+    planes: Planes,
+    /// Memory for the pixels of an image whose channels are asked for.
+    image: Image,
 }
+
+/// Memory of more bytes is not kept from one image to the next.
+const KEEP_BYTES: usize = 64 << 20;
 
 impl Decoder {
     /// A new decoder.
@@ -295,7 +309,7 @@ impl Decoder {
     /// `WARPFEED_SIMD` is not `none`, `avx2` or `avx512`.
     pub fn new() -> Result<Self> {
         crate::simd::check()?;
-        Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
+        Ok(Self { jpeg: jpeg::JpegDecoder::new()?, planes: Planes::default(), image: Image::default() })
     }
 
     /// Decodes the rectangle `part` of an image into `out`. The pixels are those of a full decode, at less cost.
@@ -334,20 +348,20 @@ impl Decoder {
         options: DecodeOptions<'_>,
         out: &mut Image,
     ) -> Result<PriorKnowledge> {
-        if part.size().is_empty() || !part.fits(header.size) {
-            return Err(Error::parameter(
-                "decode",
-                "part",
-                format!("a rectangle inside the image of {}, at least one pixel", header.size),
-                format!("{} at ({}, {})", part.size(), part.x, part.y),
-            ));
-        }
+        check_part(header, part)?;
         // The memory is allocated here, because the decoders' own allocation would end the process if there is none.
         out.reserve(part.size())?;
         match header.format {
             Format::Jpeg => self.jpeg.decode(bytes, header, part, options, out),
             Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
             Format::Pnm => Pixels::of_pnm(bytes, header)?.to_image(part, out).map(|()| PriorKnowledge::Nothing),
+            Format::Npy => {
+                npy::check_rgb(header)?;
+                npy::decode(bytes, header, part, stored::all_bands(header.kind), &mut self.planes)?;
+                planes_to_image(&self.planes, out);
+                self.planes.shrink(KEEP_BYTES);
+                Ok(PriorKnowledge::Nothing)
+            }
         }
     }
 
@@ -366,8 +380,29 @@ impl Decoder {
         options: DecodeOptions<'_>,
         out: &mut Planes,
     ) -> Result<PriorKnowledge> {
-        let _ = (bytes, header, part, bands, options, out);
-        Err(Error::Unsupported { feature: "images of other kinds".to_owned(), remedy: "use RGB".to_owned() })
+        check_part(header, part)?;
+        let bands = match bands {
+            Some(bands) => check_bands(header, bands)?,
+            None => stored::all_bands(header.kind),
+        };
+        let mut knew = PriorKnowledge::Nothing;
+        match header.format {
+            Format::Png => png_planes::decode(bytes, header, part, bands, out)?,
+            Format::Pnm => Pixels::of_pnm(bytes, header)?.to_planes(part, bands, out)?,
+            Format::Npy => npy::decode(bytes, header, part, bands, out)?,
+            Format::Jpeg | Format::WebP => {
+                self.image.reserve(part.size())?;
+                if header.format == Format::Jpeg {
+                    knew = self.jpeg.decode(bytes, header, part, options, &mut self.image)?;
+                } else {
+                    lossless::webp(bytes, header, part, header.has_alpha(), &mut self.image)?;
+                }
+                Pixels::from(&self.image).to_planes(Rect::full(part.size()), bands, out)?;
+                out.moved_to(header.size, part);
+                self.image.shrink(KEEP_BYTES / size_of::<Pixel>());
+            }
+        }
+        Ok(knew)
     }
 
     /// Puts entry points into a JPEG, so that decoders with a store have them from the first decode on
@@ -404,6 +439,43 @@ impl Decoder {
             _ => Ok(None),
         }
     }
+}
+
+/// Refuses an empty part, and one that is not inside the image.
+fn check_part(header: &Header, part: Rect) -> Result<()> {
+    if !part.size().is_empty() && part.fits(header.size) {
+        return Ok(());
+    }
+    Err(Error::parameter(
+        "decode",
+        "part",
+        format!("a rectangle inside the image of {}, at least one pixel", header.size),
+        format!("{} at ({}, {})", part.size(), part.x, part.y),
+    ))
+}
+
+/// Refuses channels that the image does not have.
+fn check_bands<'a>(header: &Header, bands: &'a [u16]) -> Result<&'a [u16]> {
+    let channels = header.kind.channels;
+    if (1..=usize::from(MAX_CHANNELS)).contains(&bands.len()) && bands.iter().all(|band| *band < channels) {
+        return Ok(bands);
+    }
+    let expected = format!("1 to {MAX_CHANNELS} numbers of channels, each from 0 to {}", channels - 1);
+    Err(Error::parameter("decode", "bands", expected, format!("{bands:?}")))
+}
+
+/// Copies values of 8 bits to pixels: one channel as gray, the first three of others as colors.
+fn planes_to_image(planes: &Planes, out: &mut Image) {
+    out.reset_part(planes.whole(), planes.part());
+    let color = |channel| planes.plane::<u8>(if planes.kind().channels < 3 { 0 } else { channel });
+    let colors = color(0).iter().zip(color(1)).zip(color(2));
+    out.pixels_mut().iter_mut().zip(colors).for_each(|(to, ((r, g), b))| *to = [*r, *g, *b, 255]);
+}
+
+/// The error for an image that has no RGB form.
+fn no_rgb(format: Format, kind: PixelKind) -> Error {
+    let remedy = "ask for them as they are (pixels), or convert the image to RGB";
+    Error::decode(format.name(), format!("{kind} cannot be read as RGB: {remedy}"))
 }
 
 impl std::fmt::Debug for Decoder {

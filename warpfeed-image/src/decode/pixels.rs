@@ -1,8 +1,10 @@
 //! Images to be decoded, and pixels in memory, which need no decoding.
 
 use super::probe::{header, probe};
+use super::stored::{ByteOrder, Places, Stored, StoredPixels};
 use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
+use crate::planes::{PixelKind, Planes};
 use crate::raster::{Image, Pixel, Rect, Size};
 
 /// An image to be decoded, or its pixels.
@@ -73,7 +75,8 @@ impl<'a> Pixels<'a> {
     #[must_use]
     pub fn header(&self) -> Header {
         let components = if self.channels == 1 { 1 } else { 3 };
-        Header { components, ..header(Format::Pnm, self.size.width, self.size.height) }
+        let kind = PixelKind { channels: components.into(), ..PixelKind::RGB8 };
+        Header { components, kind, ..header(Format::Pnm, self.size.width, self.size.height) }
     }
 
     /// A PNM file with these pixels.
@@ -116,6 +119,22 @@ impl<'a> Pixels<'a> {
                 _ => pack(row.as_chunks::<4>().0, to),
             }
         }
+    }
+
+    /// Copies the channels `bands` of a part. Pixels of four bytes have their fourth byte as a channel.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if there is too little memory.
+    pub(super) fn to_planes(self, part: Rect, bands: &[u16], out: &mut Planes) -> Result<()> {
+        out.reset_part(PixelKind { channels: bands.len() as u16, ..PixelKind::RGB8 }, self.size, part)?;
+        let (count, channels) = (part.width as usize, usize::from(self.channels));
+        for (y, bytes) in self.rows(part).enumerate() {
+            let row = StoredPixels { bytes, stored: Stored::U8, order: ByteOrder::NATIVE, channels };
+            for (to, band) in bands.iter().enumerate() {
+                row.write(usize::from(*band), out, to, Places { start: y * count, count, step: 1 });
+            }
+        }
+        Ok(())
     }
 
     /// The bytes of the rows of a part.
@@ -181,6 +200,14 @@ mod tests {
             pixels.to_rgb(part, &mut bytes);
             assert_eq!((made.to_rgb(), made.whole(), made.part(), &bytes), (want.clone(), size, part, &want));
             assert!(made.pixels().iter().all(|pixel| pixel[3] == 255));
+            let mut planes = Planes::default();
+            let bands: &[u16] = if pixels.channels == 1 { &[0, 0, 0] } else { &[0, 1, 2] };
+            pixels.to_planes(part, bands, &mut planes).unwrap();
+            assert_eq!((planes.whole(), planes.part()), (size, part));
+            for (channel, band) in (0..).zip(bands) {
+                let plane: Vec<u8> = want.iter().skip(usize::from(*band)).step_by(3).copied().collect();
+                assert_eq!(planes.plane::<u8>(channel), plane);
+            }
             let file = pixels.to_pnm();
             let header = probe(&file).unwrap();
             assert_eq!(Header { scan_offset_bytes: 0, ..header.clone() }, pixels.header());

@@ -1,9 +1,9 @@
 //! Headers: size, orientation and layout of an image, without decoding it.
 
 use super::exif::{PngTexts, orientation};
-use super::{Format, Header, pnm};
+use super::{Format, Header, npy, pnm};
 use crate::error::{Error, Result};
-use crate::planes::PixelKind;
+use crate::planes::{Element, PixelKind};
 use crate::raster::Size;
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ const XMP_FLAG: u8 = 4;
 /// Reads an image's header: its format, size, orientation and layout. Allocates hardly anything.
 ///
 /// # Errors
-/// [`Error::Decode`] if the bytes are not a JPEG, PNG, WebP or PNM image, or end inside the header.
+/// [`Error::Decode`] if the bytes are not an image of one of the [formats](Format), or end inside the header.
 ///
 /// # Examples
 /// ```
@@ -44,11 +44,13 @@ pub fn probe(bytes: &[u8]) -> Result<Header> {
         webp(bytes).ok_or_else(|| incomplete("WebP"))?
     } else if bytes.starts_with(b"P5") || bytes.starts_with(b"P6") {
         pnm(bytes).ok_or_else(|| incomplete("PNM"))?
+    } else if bytes.starts_with(npy::SIGNATURE) {
+        Ok(npy::NpyHeader::read(bytes, bytes.len() as u64)?.header(Format::Npy))
     } else if bytes.is_empty() {
         Err(Error::decode("image", "there are no bytes"))
     } else {
         let start = &bytes[..bytes.len().min(4)];
-        Err(Error::decode("image", format!("no JPEG, PNG, WebP or PNM: the bytes start with {start:02x?}")))
+        Err(Error::decode("image", format!("no JPEG, PNG, WebP, PNM or NPY: the bytes start with {start:02x?}")))
     }
 }
 
@@ -146,6 +148,7 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
                 let mut this = header(Format::Jpeg, width.into(), height.into());
                 this.precision_bits = segment[0];
                 this.components = segment[5];
+                this.kind.channels = if this.components == 1 { 1 } else { 3 };
                 this.process = marker;
                 this.progressive = matches!(marker, 0xC2 | 0xC6 | 0xCA | 0xCE);
                 if segment.len() != 6 + 3 * usize::from(this.components) {
@@ -203,12 +206,8 @@ fn png(bytes: &[u8]) -> Option<Result<Header>> {
     }
     let mut this = header(Format::Png, width, height);
     this.precision_bits = depth;
-    this.components = match color {
-        0 => 1,
-        4 => 2,
-        6 => 4,
-        _ => 3,
-    };
+    this.kind = png_kind(color, depth);
+    this.components = this.kind.channels as u8;
     let mut texts = PngTexts::default();
     // Of an animation Pillow reads no further than to its second image. The first may be no part of the animation.
     let (mut frames, mut has_data) = (0, false);
@@ -231,10 +230,22 @@ fn png(bytes: &[u8]) -> Option<Result<Header>> {
     Some(Ok(this))
 }
 
+/// The kind of a PNG with this color type and this number of bits a sample. A palette's is that of its colors.
+pub(super) fn png_kind(color: u8, bits: u8) -> PixelKind {
+    let channels = match color {
+        0 => 1,
+        4 => 2,
+        6 => 4,
+        _ => 3,
+    };
+    PixelKind { element: if bits == 16 { Element::U16 } else { Element::U8 }, channels }
+}
+
 fn pnm(bytes: &[u8]) -> Option<Result<Header>> {
     let found = pnm::header(bytes)?;
     Some(found.map(|(size, components, start)| Header {
         components,
+        kind: PixelKind { channels: components.into(), ..PixelKind::RGB8 },
         scan_offset_bytes: start,
         ..header(Format::Pnm, size.width, size.height)
     }))
@@ -267,6 +278,7 @@ fn webp(bytes: &[u8]) -> Option<Result<Header>> {
     }
     let mut this = header(Format::WebP, width, height);
     this.components = if alpha { 4 } else { 3 };
+    this.kind.channels = this.components.into();
     if name == b"VP8X" {
         let flags = bytes[20];
         let (mut exif, mut xmp) = (None, None);

@@ -115,7 +115,8 @@ fn alone(chunks: &[u8]) -> Result<Cow<'_, [u8]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::{Decoder, probe};
+    use crate::decode::{DecodeOptions, Decoder, probe};
+    use crate::planes::Planes;
     use crate::raster::{Image, Rect};
 
     fn riff(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
@@ -179,6 +180,34 @@ mod tests {
                 _ => [0; 3],
             });
             assert!(want.eq(decoded(&inside).unwrap()), "alpha {alpha}");
+        }
+    }
+
+    #[test]
+    fn alpha_is_the_fourth_channel_and_0_around_the_frame() {
+        let (colors, chunk) = image(128);
+        let parameters = riff(b"ANIM", &[0; 6]);
+        let inside = file(0x12, [9, 6], &[parameters, frame([2, 2], 0, &chunk)]);
+        // Without the flag the file has no alpha, whatever its image has.
+        for (flags, bytes) in [(0x10, inside), (0, file(0, [5, 3], &[chunk]))] {
+            let (header, mut planes) = (probe(&bytes).unwrap(), Planes::default());
+            let (size, part) = (header.size, Rect { x: 1, y: 1, width: header.size.width - 1, height: 2 });
+            let mut decoder = Decoder::new().unwrap();
+            decoder.decode_planes(&bytes, &header, part, None, DecodeOptions::default(), &mut planes).unwrap();
+            let channels = if flags == 0 { 3 } else { 4 };
+            assert_eq!((planes.kind().channels, planes.whole(), planes.part()), (channels, size, part));
+            (0..usize::from(channels)).for_each(|channel| {
+                let left = if flags == 0 { 0 } else { 2 };
+                let want = (0..2 * part.width as usize).map(|i| {
+                    let (x, y) = (1 + i % part.width as usize, 1 + i / part.width as usize);
+                    match (x.checked_sub(left), y.checked_sub(left)) {
+                        (Some(x @ 0..5), Some(y @ 0..3)) if channel < 3 => colors[5 * y + x][channel],
+                        (Some(0..5), Some(0..3)) => 128,
+                        _ => 0,
+                    }
+                });
+                assert!(want.eq(planes.plane::<u8>(channel).iter().copied()), "channel {channel}, flags {flags}");
+            });
         }
     }
 
