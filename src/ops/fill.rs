@@ -58,7 +58,7 @@ impl Fill {
     pub(crate) fn values(self) -> Option<ChannelNumbers> {
         match self {
             Self::Color([0, 0, 0]) => Some(ChannelNumbers::ZERO),
-            Self::Color(color) => Some(color.into()),
+            Self::Color(color) => Some(ChannelNumbers::rgb(color.map(f32::from))),
             Self::Values(values) => Some(values),
             Self::Edge(_) => None,
         }

@@ -316,7 +316,7 @@ mod tests {
             for interpolation in [Nearest, Bilinear, Bicubic, Lanczos] {
                 let (whole, output) = (Taps::of_stretch(stretch, interpolation), stretch.output);
                 assert_eq!(whole.len(), output as usize);
-                let mut window = Taps::default();
+                let mut window = Taps::<i32>::default();
                 window.compute(stretch, output / 3..output, interpolation);
                 for i in 0..window.len() {
                     assert_eq!(window.of(i), whole.of(output as usize / 3 + i), "{stretch:?}");

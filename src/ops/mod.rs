@@ -719,6 +719,7 @@ impl Op {
         if image.part() != Rect::full(image.whole()) {
             return Err(Error::parameter(self.name(), "image", "a complete image", format!("{:?}", image.part())));
         }
+        self.takes(&PixelValues::RGB8)?;
         let part = Rect::full(self.output_size(image.size())?);
         self.pass(&mut CpuPass { image, spare, part, order })
     }

@@ -131,12 +131,6 @@ impl From<[f32; 3]> for ChannelNumbers {
     }
 }
 
-impl From<[u8; 3]> for ChannelNumbers {
-    fn from(color: [u8; 3]) -> Self {
-        Self::rgb(color.map(f32::from))
-    }
-}
-
 impl PartialEq for ChannelNumbers {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()

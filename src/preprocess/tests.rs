@@ -174,7 +174,7 @@ fn settings_that_cannot_be_served_are_errors_that_say_so() {
     for (settings, words) in [
         (r#", "size": 224"#, r#""size": 224 is not supported"#),
         (r#", "do_center_crop": true"#, "given with do_center_crop"),
-        (r#", "resample": 5"#, r#""resample": 5 is not supported"#),
+        (r#", "resample": 6"#, r#""resample": 6 is not supported"#),
         (r#", "do_rescale": false"#, r#""do_rescale": false is not supported"#),
         (r#", "rescale_factor": 0.5"#, r#""rescale_factor": 0.5 is not supported"#),
         (r#", "do_flip_channel_order": true"#, r#""do_flip_channel_order": true is not supported"#),

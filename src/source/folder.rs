@@ -85,13 +85,17 @@ struct Folder {
 }
 
 impl ImageFolder {
-    /// Lists the images below `root`.
+    /// Lists the images below `root`. NumPy's arrays (`.npy`, `.npz`) are images only if there are no others.
     ///
     /// # Errors
     /// [`Error::Io`] if a folder cannot be listed, or if there is no image.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
-        let root = root.as_ref();
-        let mut walk = Walk { skipped: Skipped::default(), ancestors: vec![identity(root)?], listings: Vec::new() };
+        Self::open_those(root.as_ref(), is_image)
+    }
+
+    /// Lists the files below `root` whose names `is_taken`.
+    fn open_those(root: &Path, is_taken: fn(&[u8]) -> bool) -> Result<Self> {
+        let mut walk = Walk { ancestors: vec![identity(root)?], ..Walk::new(is_taken) };
         let (top, mut class_folders) = walk.list(root)?;
         class_folders.sort_unstable_by(|a, b| by_code_points(a, b));
         let mut found = Self {
@@ -122,6 +126,9 @@ impl ImageFolder {
             }
         }
         if found.ends.is_empty() {
+            if walk.has_arrays() {
+                return Self::open_those(root, is_array);
+            }
             let (folders, others) = (found.classes.len(), walk.skipped.files());
             let none = format!(
                 "it has {folders} folders, {others} other files, and no file that ends in {}: give a folder of class \
@@ -172,8 +179,11 @@ impl ImageFolder {
     /// # Errors
     /// The errors of [`open`](Self::open).
     pub fn below(root: impl AsRef<Path>) -> Result<Self> {
-        let root = root.as_ref();
-        let mut walk = Walk { skipped: Skipped::default(), ancestors: Vec::new(), listings: Vec::new() };
+        Self::below_those(root.as_ref(), is_image)
+    }
+
+    fn below_those(root: &Path, is_taken: fn(&[u8]) -> bool) -> Result<Self> {
+        let mut walk = Walk::new(is_taken);
         walk.without_hidden(root, Vec::new())?;
         let mut images: Vec<(Vec<u8>, usize)> = Vec::new();
         for (at, listing) in walk.listings.iter().enumerate() {
@@ -197,7 +207,7 @@ impl ImageFolder {
             names: Vec::new(),
             ends: Vec::new(),
             folders: Vec::new(),
-            skipped: walk.skipped,
+            skipped: Skipped::default(),
             metadata: Arc::default(),
         };
         for run in images.chunk_by(|(_, a), (_, b)| a == b) {
@@ -205,6 +215,10 @@ impl ImageFolder {
             let start = if folder.is_empty() { 0 } else { folder.len() + 1 };
             found.extend(folder, run.iter().map(|(path, _)| &path[start..]), 0);
         }
+        if found.ends.is_empty() && walk.has_arrays() {
+            return Self::below_those(root, is_array);
+        }
+        found.skipped = walk.skipped;
         if found.ends.is_empty() {
             let none =
                 format!("it has {} other files, and none that ends in {}", found.skipped.files(), image_endings());
@@ -341,7 +355,7 @@ impl Source for ImageFolder {
 
 /// Lists the folders directly in `root`, which are the classes of an [`ImageFolder`], in the order of their labels.
 pub(super) fn class_folders(root: &Path) -> Result<Vec<String>> {
-    let mut folders = Walk { skipped: Skipped::default(), ancestors: Vec::new(), listings: Vec::new() }.list(root)?.1;
+    let mut folders = Walk::new(is_image).list(root)?.1;
     folders.sort_unstable_by(|a, b| by_code_points(a, b));
     Ok(folders.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()).collect())
 }
@@ -400,9 +414,20 @@ struct Walk {
     /// The folders from the root to the current one, to detect links that lead back to one of them.
     ancestors: Vec<Identity>,
     listings: Vec<Listing>,
+    /// Whether a file of this name is an image.
+    is_taken: fn(&[u8]) -> bool,
 }
 
 impl Walk {
+    fn new(is_taken: fn(&[u8]) -> bool) -> Self {
+        Self { skipped: Skipped::default(), ancestors: Vec::new(), listings: Vec::new(), is_taken }
+    }
+
+    /// Whether arrays were skipped.
+    fn has_arrays(&self) -> bool {
+        self.skipped.kinds.keys().any(|kind| is_array(kind.as_bytes()))
+    }
+
     /// Lists the folder `path` (from the root) and all folders below it.
     fn descend(&mut self, root: &Path, path: Vec<u8>) -> Result<()> {
         let folder = root.join(path_from_bytes(&path));
@@ -460,7 +485,7 @@ impl Walk {
                 if kind.is_symlink() { fs::metadata(entry.path()).ok().map(|m| m.file_type()) } else { Some(kind) };
             if target.is_some_and(|kind| kind.is_dir()) {
                 folders.push(name.to_vec());
-            } else if is_image(name) && target.is_none_or(|kind| kind.is_file()) {
+            } else if (self.is_taken)(name) && target.is_none_or(|kind| kind.is_file()) {
                 let start = u32::try_from(listing.names.len()).map_err(|_| too_many("bytes of file names", folder))?;
                 let len = u16::try_from(name.len()).map_err(|_| too_many("bytes in a file name", folder))?;
                 listing.names.extend_from_slice(name);
@@ -478,13 +503,23 @@ impl Walk {
 
 /// The endings of images, for messages.
 pub(super) fn image_endings() -> String {
-    alternatives(Format::ALL.iter().flat_map(|format| format.extensions()).map(|ending| format!(".{ending}")))
+    let images = Format::ALL.iter().filter(|format| !format.is_array());
+    alternatives(images.flat_map(|format| format.extensions()).map(|ending| format!(".{ending}")))
 }
 
-/// Whether a file's name ends like an image's.
+/// Whether a file's name ends like an image's. Arrays are left out, because features and labels are stored in them too.
 pub(super) fn is_image(name: &[u8]) -> bool {
-    let dot = name.iter().rposition(|&byte| byte == b'.');
-    dot.is_some_and(|dot| Format::by_extension(&name[dot + 1..]).is_some())
+    format_of(name).is_some_and(|format| !format.is_array())
+}
+
+/// Whether a file's name ends like that of an array.
+fn is_array(name: &[u8]) -> bool {
+    format_of(name).is_some_and(Format::is_array)
+}
+
+fn format_of(name: &[u8]) -> Option<Format> {
+    let dot = name.iter().rposition(|&byte| byte == b'.')?;
+    Format::by_extension(&name[dot + 1..])
 }
 
 fn too_many(what: &str, folder: &Path) -> Error {
@@ -673,7 +708,7 @@ pub(super) mod tests {
         let none = ImageFolder::below(root.path().join("a/.cache/..")).map(|found| found.len());
         assert_eq!(none.unwrap(), 2);
         let empty = tree(&["a/1.txt", ".b/1.jpg"]);
-        assert!(ImageFolder::below(empty.path()).unwrap_err().to_string().contains(".pgm or .ppm"));
+        assert!(ImageFolder::below(empty.path()).unwrap_err().to_string().contains(".ppm"));
     }
 
     #[test]

@@ -95,6 +95,10 @@ def apply(image, op):
                 made = apply(made, step)
             total += np.float32(chain["weight"]) * np.asarray(made, np.float32)
         return Image.blend(image, Image.fromarray(total.astype(np.uint8)), op.get("blend", 1.0))
+    if name == "gamma":
+        return F.adjust_gamma(image, op["gamma"])
+    if name == "select_channels":
+        return Image.fromarray(np.ascontiguousarray(array[..., op["channels"]]))
     if name == "grayscale":
         return F.rgb_to_grayscale(image, num_output_channels=3)
     return getattr(F, "adjust_" + name)(image, op["factor"])
@@ -195,9 +199,19 @@ def timms(w, h, rng):
     yield {"op": "mosaic", "width": w + 7, "height": h + 5, "at": [3, 5], "fill": [9, 99, 199]}
 
 
+def newer(w, h, rng):
+    """Filters, gamma, channels."""
+    for interpolation in ("box", "hamming"):
+        for size in ({"width": rng.randint(1, 2 * w), "height": rng.randint(1, 2 * h)} for _ in range(3)):
+            yield {"op": "resize", **size, "interpolation": interpolation}
+    yield {"op": "gamma", "gamma": rng.uniform(0, 1)}
+    yield {"op": "gamma", "gamma": rng.uniform(1, 3)}
+    yield {"op": "select_channels", "channels": [rng.randint(0, 2) for _ in range(3)]}
+
+
 def main():
     kinds_of = ((operations, random.Random(7)), (augmentations, random.Random(8)), (others, random.Random(9)))
-    kinds_of += ((timms, random.Random(10)),)
+    kinds_of += ((timms, random.Random(10)), (newer, random.Random(11)))
     for kinds, rng in kinds_of:
         for seed, (width, height) in enumerate(((1, 1), (5, 3), (97, 64), (40, 131), (33, 2))):
             made = image(width, height, seed)

@@ -131,7 +131,7 @@ fn rectangles_that_are_erased_share_the_area() {
             let share = f64::from(erase.width * erase.height) / f64::from(SIZE.width * SIZE.height);
             assert!((0.85 * 0.02..1.15 * 0.3).contains(&(share * erased.len() as f64)), "{erased:?}");
             assert_eq!(erase.std, 0.0);
-            for value in erase.value.map(f64::from) {
+            for value in erase.value.three().map(f64::from) {
                 // The bounds between eight equally likely ranges.
                 let bounds = [-1.150_35, -0.674_49, -0.318_64, 0.0, 0.318_64, 0.674_49, 1.150_35];
                 bins[bounds.partition_point(|bound| *bound < value)] += 1.0;
@@ -169,7 +169,7 @@ fn erasing_that_cannot_be_is_refused() {
 fn all_orders_of_channels_come_alike() {
     let (orders, times) = counts(drawn([RandomChannelPermutation::new().into()], 6_000).into_iter().map(|ops| {
         let [Op::PermuteChannels(PermuteChannels { order })] = ops[..] else { panic!("{ops:?}") };
-        order
+        order.rgb()
     }));
     assert_eq!(orders.len(), 6);
     chi_square(&times, &[1.0; 6]);

@@ -523,7 +523,7 @@ fn every_operation_has_a_reference() {
     );
     for op in Op::examples(Size::new(40, 30)) {
         // Erasing only overwrites pixels, and the others change none: there is no program to compare with.
-        let of_objects = ["clamp", "sanitize", "select_objects", "keep_objects", "unlabel_keypoints"];
+        let of_objects = ["to_float", "clamp", "sanitize", "select_objects", "keep_objects", "unlabel_keypoints"];
         let without = op.name() == "erase" || of_objects.contains(&op.name());
         let name = format!("\"op\": \"{}\"", op.name());
         assert!(without || cases.contains(&name), "{}", op.name());

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Endings that auxiliary images may have, if they have not their image's. Most are PNG.
 fn endings<'a>() -> impl Iterator<Item = &'a str> {
-    let others = Format::ALL.iter().filter(|format| **format != Format::Png);
+    let others = Format::ALL.iter().filter(|format| **format != Format::Png && !format.is_array());
     std::iter::once(&Format::Png).chain(others).flat_map(|format| format.extensions()).copied()
 }
 

@@ -111,7 +111,7 @@ impl ShardFormat for WebDataset {
         let can = match json {
             Some(_) => ending == "json",
             None => {
-                let taken = Format::by_extension(field.as_bytes()).is_some() || field == "cls" || field == "json";
+                let taken = is_image(field) || field == "cls" || field == "json";
                 let is_ending = !field.is_empty() && ending.len() <= 60 && !field.starts_with('.');
                 !taken && is_ending && field.chars().all(is_plain)
             }
@@ -285,7 +285,7 @@ impl Parts {
     }
 
     fn is_image(&self, ending: &str) -> bool {
-        self.image.as_ref().map_or_else(|| Format::by_extension(ending.as_bytes()).is_some(), |image| image == ending)
+        self.image.as_ref().map_or_else(|| is_image(ending), |image| image == ending)
     }
 
     /// Returns the place of this ending among the parts that may hold the label. The lowest one counts.
@@ -693,6 +693,12 @@ pub(crate) fn write_member(name: &str, content: &[u8], out: &mut Vec<u8>) {
     out.extend(header);
     out.extend(content);
     out.resize(out.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+}
+
+/// Whether parts with this ending are images. Arrays are not, unless the user says so: features and labels are stored in
+/// them too.
+fn is_image(ending: &str) -> bool {
+    Format::by_extension(ending.as_bytes()).is_some_and(|format| !format.is_array())
 }
 
 #[cfg(test)]

@@ -146,6 +146,12 @@ impl Format {
         }
     }
 
+    /// Whether files of this format hold arrays, of images or of anything else.
+    #[must_use]
+    pub const fn is_array(self) -> bool {
+        matches!(self, Self::Npy)
+    }
+
     /// The format of files whose names have this ending, without the dot and in lower or upper case.
     #[must_use]
     pub fn by_extension(extension: &[u8]) -> Option<Self> {

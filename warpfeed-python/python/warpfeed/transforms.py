@@ -191,7 +191,7 @@ class RandomAffine(Written):
     _tag = ("transform", "random_affine")
 
     degrees: tuple[float, float]
-    fill: Color = (0, 0, 0)
+    fill: Color | Literal["edge"] = (0, 0, 0)
     interpolation: Interpolation | tuple[Interpolation, Interpolation] = "nearest"
     scale: tuple[float, float] = (1.0, 1.0)
     shear_x: tuple[float, float] = (0.0, 0.0)
@@ -379,7 +379,7 @@ class RandomPerspective(Written):
     _tag = ("transform", "random_perspective")
 
     distortion: float = 0.5
-    fill: Color = (0, 0, 0)
+    fill: Color | Literal["edge"] = (0, 0, 0)
     interpolation: Interpolation | tuple[Interpolation, Interpolation] = "bilinear"
     p: float = 0.5
 
@@ -425,7 +425,7 @@ class RandomErasing(Written):
     ratio: tuple[float, float] = (0.3, 3.3)
     scale: tuple[float, float] = (0.02, 0.33)
     std: float = 1.0
-    value: Sequence[float] = (0.0, 0.0, 0.0)
+    value: Any = (0.0, 0.0, 0.0)
     noise: Literal["per_box", "per_pixel"] | None = None
 
 
@@ -473,7 +473,7 @@ class RandomZoomOut(Written):
 
     _tag = ("transform", "random_zoom_out")
 
-    fill: Color = (0, 0, 0)
+    fill: Color | Literal["edge"] = (0, 0, 0)
     p: float = 0.5
     sides: tuple[float, float] = (1.0, 4.0)
 
@@ -485,7 +485,7 @@ class Letterbox(Written):
     _tag = ("transform", "letterbox")
 
     size: Size
-    fill: Color = (114, 114, 114)
+    fill: Color | Literal["edge"] = (114, 114, 114)
     interpolation: Interpolation = "bilinear"
     scale_up: bool = True
     stride: int = 0
@@ -576,7 +576,7 @@ class FixedSizeCrop(Written):
     _tag = ("transform", "fixed_size_crop")
 
     size: Size
-    fill: Color = (0, 0, 0)
+    fill: Color | Literal["edge"] = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -607,7 +607,7 @@ class SegmentationCrop(Written):
     _tag = ("transform", "segmentation_crop")
 
     size: Size
-    fill: Color = (0, 0, 0)
+    fill: Color | Literal["edge"] = (0, 0, 0)
     ignored: int = 255
     tries: int = 10
     max_class_share: float | None = None
@@ -758,7 +758,7 @@ class Affine(Written):
     _tag = ("op", "affine")
 
     degrees: float = 0.0
-    fill: Color = (0, 0, 0)
+    fill: Color | Literal["edge"] = (0, 0, 0)
     interpolation: Interpolation = "nearest"
     scale: float = 1.0
     shear: tuple[float, float] = (0.0, 0.0)
@@ -773,7 +773,7 @@ class AffineMatrix(Written):
     _tag = ("op", "affine_matrix")
 
     matrix: Sequence[float]
-    fill: Color = (0, 0, 0)
+    fill: Color | Literal["edge"] = (0, 0, 0)
     interpolation: Interpolation = "nearest"
     size: Size | None = None
 
@@ -869,6 +869,15 @@ class Brightness(Written):
 
 
 @dataclass(frozen=True)
+class Gamma(Written):
+    """Raises values of 0 to 1 to a power."""
+
+    _tag = ("op", "gamma")
+
+    gamma: float
+
+
+@dataclass(frozen=True)
 class Contrast(Written):
     """Blends with the image's mean gray."""
 
@@ -908,7 +917,16 @@ class PermuteChannels(Written):
 
     _tag = ("op", "permute_channels")
 
-    order: tuple[int, int, int]
+    order: Sequence[int]
+
+
+@dataclass(frozen=True)
+class SelectChannels(Written):
+    """Takes some of the channels."""
+
+    _tag = ("op", "select_channels")
+
+    channels: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -992,7 +1010,7 @@ class Pad(Written):
     top: int
     right: int
     bottom: int
-    fill: Color = (0, 0, 0)
+    fill: Color | Literal["edge"] = (0, 0, 0)
     mode: Literal["constant", "edge", "reflect", "symmetric"] = "constant"
 
 
@@ -1004,7 +1022,7 @@ class Perspective(Written):
 
     startpoints: Sequence[Point]
     endpoints: Sequence[Point]
-    fill: Color = (0, 0, 0)
+    fill: Color | Literal["edge"] = (0, 0, 0)
     interpolation: Interpolation = "bilinear"
     size: Size | None = None
 
@@ -1060,7 +1078,7 @@ class Erase(Written):
     y: int
     width: int
     height: int
-    value: Sequence[float] = (0.0, 0.0, 0.0)
+    value: Any = (0.0, 0.0, 0.0)
     std: float | None = None
     key: int | None = None
 
@@ -1146,10 +1164,17 @@ class UnlabelKeypoints(Written):
 
 
 @dataclass(frozen=True)
+class ToFloat(Written):
+    """Converts to `f32`, with values of 0 to 1."""
+
+    _tag = ("op", "to_float")
+
+
+@dataclass(frozen=True)
 class Normalize(Written):
     """Converts to `f32` and normalizes."""
 
     _tag = ("op", "normalize")
 
-    mean: Sequence[float]
-    std: Sequence[float]
+    mean: Any
+    std: Any
