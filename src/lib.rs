@@ -138,7 +138,6 @@ pub use apply::{ApplyOptions, Thumbnail, apply, apply_with_fields};
 pub use backend::{CpuFallbacks, Decoded};
 pub use cuda::{CudaBuffer, StreamOwner};
 pub use device::{Device, JpegDecoder, StreamPriority};
-pub use pixels::Pixels;
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
@@ -150,6 +149,7 @@ pub use pipeline::{
     PipelineGroup, RaggedPipeline, Receipt, Replay, RunLog, Setting, SettingEffect, Stage, Stats, View, five_crop,
     ten_crop, view,
 };
+pub use pixels::Pixels;
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};
 pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};

@@ -78,7 +78,8 @@ impl FromStr for Pixels {
             "rgb" => Ok(Self::Rgb),
             "own" => Ok(Self::Own),
             _ => kind().ok_or_else(|| {
-                let expected = format!("rgb, own, or u8, u16 or f32, an x, and 1 to {MAX_CHANNELS} channels, as u16x13");
+                let expected =
+                    format!("rgb, own, or u8, u16 or f32, an x, and 1 to {MAX_CHANNELS} channels, as u16x13");
                 Error::parameter("pipeline", "pixels", expected, format!("{text:?}"))
             }),
         }

@@ -79,7 +79,12 @@ impl Engine {
         normalize: Normalization,
     ) -> Result<Self> {
         if normalize.is_some() && matches!(output.elements.dtype, DType::U8 | DType::U16) {
-            return Err(Error::parameter("normalize", "dtype", "f32, f16 or bf16 after normalize", output.elements.dtype));
+            return Err(Error::parameter(
+                "normalize",
+                "dtype",
+                "f32, f16 or bf16 after normalize",
+                output.elements.dtype,
+            ));
         }
         options.outputs = vec![output];
         if let Some(op) = recipe.ops.iter().find(|op| op.parts().iter().any(|part| part.loaded.image.is_none())) {

@@ -310,7 +310,9 @@ impl RandomErasing {
         let plain = Erase::new(rect).value(self.value);
         match self.noise {
             None => plain,
-            Some(ErasingNoise::PerBox) => plain.value(self.value.three().map(|value| value + self.std * rng.normal() as f32)),
+            Some(ErasingNoise::PerBox) => {
+                plain.value(self.value.three().map(|value| value + self.std * rng.normal() as f32))
+            }
             Some(ErasingNoise::PerPixel) => plain.noise(self.std, rng.below(KEYS)),
         }
     }

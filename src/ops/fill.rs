@@ -102,7 +102,10 @@ impl From<f32> for Fill {
 impl<'de> Deserialize<'de> for Fill {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged, expecting = "fill must be [r, g, b] with values 0 to 255, a number for each channel, or \"edge\"")]
+        #[serde(
+            untagged,
+            expecting = "fill must be [r, g, b] with values 0 to 255, a number for each channel, or \"edge\""
+        )]
         enum Written {
             Color([u8; 3]),
             Values(ChannelNumbers),

@@ -4,7 +4,7 @@ use super::check::sides;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
 use super::values::PixelValues;
-use super::{Fill, Crop, Pad, Sanitize, SizeEffect};
+use super::{Crop, Fill, Pad, Sanitize, SizeEffect};
 use crate::error::Result;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};

@@ -182,7 +182,11 @@ fn filter<const LARGEST: bool>(input: &Image, kernel: u32, part: Rect, out: &mut
 /// Replaces each value by the result of a window of `kernel` values, which begins with this value and continues in
 /// steps of `step`. The last `kernel - 1` steps have no whole window; their values are unspecified afterwards.
 #[inline(always)]
-pub(crate) fn windows<const LARGEST: bool, T: PartialOrd + Copy + Default>(values: &mut [T], kernel: usize, step: usize) {
+pub(crate) fn windows<const LARGEST: bool, T: PartialOrd + Copy + Default>(
+    values: &mut [T],
+    kernel: usize,
+    step: usize,
+) {
     let mut done = 1;
     while done < kernel {
         let shift = done.min(kernel - done);

@@ -99,13 +99,7 @@ pub(crate) fn normal_row(key: u64, x: u32, y: u32, len: u32, mut each: impl FnMu
 }
 
 /// Calls `each` with the index and the normal deviate of `len` values of a channel, from column x of row y on.
-pub(crate) fn channel_row(
-    key: u64,
-    (x, y): (u32, u32),
-    channel: usize,
-    len: u32,
-    mut each: impl FnMut(usize, f32),
-) {
+pub(crate) fn channel_row(key: u64, (x, y): (u32, u32), channel: usize, len: u32, mut each: impl FnMut(usize, f32)) {
     let table = &*NORMALS;
     for start in (0..len as usize).step_by(BLOCK) {
         let words = crate::simd::wide(

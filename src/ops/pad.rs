@@ -5,7 +5,9 @@ use super::descriptors::CropSample;
 use super::fill::Fill;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::values::{PixelValues, ValueWork};
-use super::{ChannelNumbers, CpuPass, Crop, FieldContext, Op, Operation, Pass, PassOrder, Primitive, Reach, SizeEffect};
+use super::{
+    ChannelNumbers, CpuPass, Crop, FieldContext, Op, Operation, Pass, PassOrder, Primitive, Reach, SizeEffect,
+};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::{Rect, Size};

@@ -9,7 +9,9 @@ use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
 use super::values::{PixelValues, Projective, ValueWork};
-use super::{ChannelNumbers, CpuPass, FieldContext, Op, Operation, Pass, PassOrder, Primitive, Reach, SizeEffect, affine_warp};
+use super::{
+    ChannelNumbers, CpuPass, FieldContext, Op, Operation, Pass, PassOrder, Primitive, Reach, SizeEffect, affine_warp,
+};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::{Image, Pixel, Rect, Size};

@@ -10,7 +10,7 @@ use super::recipe::RecipeBuilder;
 use super::rotation::Rotation;
 use super::transform::RandomTransform;
 use super::values::PixelValues;
-use super::{ChannelNumbers, Affine, FieldContext, Op, Operation, Primitive, SizeEffect};
+use super::{Affine, ChannelNumbers, FieldContext, Op, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::Size;

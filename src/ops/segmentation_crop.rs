@@ -5,7 +5,7 @@ use super::placed_mask::PlacedMask;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
 use super::values::PixelValues;
-use super::{Fill, Crop, Pad, SampleRng, SizeEffect};
+use super::{Crop, Fill, Pad, SampleRng, SizeEffect};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,13 @@ impl SegmentationCrop {
     /// A crop of this size; black where the image is smaller, whatever the classes. A `u32` as size is a square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
-        Self { size: size.into(), fill: Fill::BLACK, max_class_share: None, ignored: usual_ignored(), tries: usual_tries() }
+        Self {
+            size: size.into(),
+            fill: Fill::BLACK,
+            max_class_share: None,
+            ignored: usual_ignored(),
+            tries: usual_tries(),
+        }
     }
 
     setters! {

@@ -168,7 +168,8 @@ impl ValueWork {
     pub(crate) fn reads(&self, part: Rect, input: Size) -> Rect {
         let around = |margin: u32| {
             let (x, y) = (part.x.saturating_sub(margin), part.y.saturating_sub(margin));
-            let (right, bottom) = ((part.right() + margin).min(input.width), (part.bottom() + margin).min(input.height));
+            let (right, bottom) =
+                ((part.right() + margin).min(input.width), (part.bottom() + margin).min(input.height));
             Rect { x, y, width: right - x, height: bottom - y }
         };
         // The pixels from `first` to before `end`, as far as there are any, and at least one.

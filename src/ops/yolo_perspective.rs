@@ -243,7 +243,10 @@ mod tests {
         for index in 0..500 {
             let (ops, boxes) = drawn(&transform, &[[90.0, 70.0, 110.0, 90.0]], index);
             let [Op::AffineMatrix(op)] = &ops[..] else { panic!("{ops:?}") };
-            assert_eq!((op.size, op.fill, op.interpolation), (Some(transform.size), Fill::Color([114; 3]), Interpolation::Bilinear));
+            assert_eq!(
+                (op.size, op.fill, op.interpolation),
+                (Some(transform.size), Fill::Color([114; 3]), Interpolation::Bilinear)
+            );
             let [x1, y1, x2, y2] = boxes[0];
             for (i, value) in [0.5 * (x1 + x2), 0.5 * (y1 + y2), (x2 - x1) / 20.0].into_iter().enumerate() {
                 (least[i], most[i]) = (least[i].min(value), most[i].max(value));

@@ -188,8 +188,12 @@ impl<'a> Preparer<'a> {
         work: &mut PackScratch,
     ) -> Result<Vec<(String, Part)>> {
         let ops = self.shrinking(header);
-        let planner =
-            Planner { strategy: Strategy::Sequential, order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS, values: None };
+        let planner = Planner {
+            strategy: Strategy::Sequential,
+            order: PassOrder::default(),
+            max_px: DEFAULT_MAX_PIXELS,
+            values: None,
+        };
         let (fields, size) = match ops[..] {
             [] => (fields.clone(), header.size),
             _ => work.follower.follow(fields.clone(), header.size, &ops, &planner)?,

@@ -16,6 +16,7 @@ use crate::ops::transform::Transform;
 use crate::order::{Segment, segments_of};
 use crate::os::file;
 use crate::os::lock::{self, Lock};
+use crate::pixels::Pixels;
 use crate::raster::Size;
 use crate::source::Input;
 use crate::source::stream::Place;
@@ -206,6 +207,10 @@ fn settings(setup: &Setup) -> Map<String, Value> {
         all.extend(own);
     }
     all.extend(lanes);
+    if let Some(values) = options.values {
+        let pixels = json!(Pixels::Kind(values.kind).to_string());
+        all.extend([("pixels".to_owned(), pixels), ("max_value".to_owned(), json!(values.max_value))]);
+    }
     all
 }
 

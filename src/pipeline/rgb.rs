@@ -4,6 +4,7 @@ use super::batch::{Batch, BatchImages};
 use super::host_images::HostImages;
 use super::recipes::Recipes;
 use crate::error::Result;
+use crate::ops::ChannelNumbers;
 use crate::ops::normalize::Normalization;
 use crate::raster::{Image, Size};
 use crate::tensor::{DType, Layout};
@@ -20,7 +21,8 @@ impl Recipes {
 impl<I: BatchImages> Batch<I> {
     /// The images of each view as 8-bit images, in the order of the tensor: numbers become `(v * std + mean) * 255`,
     /// rounded to the nearest byte and cut off at 0 and 255. An `f32` or `f16` that was made of a byte becomes that
-    /// byte again. Operations after normalization stay visible: mixing, and erased rectangles. Images of a device are
+    /// byte again. Operations after normalization stay visible: mixing, and erased rectangles. Of images that are not RGB
+    /// the first three channels are shown, or the only one as gray, 16 bits by their high byte. Images of a device are
     /// copied.
     ///
     /// ```
@@ -57,7 +59,7 @@ pub(super) fn rgb(
     (dtype, layout): (DType, Layout),
     normalization: Normalization,
 ) -> Result<Image> {
-    let (mean, std) = normalization.map_or(([0.0; 3], [1.0; 3]), |(mean, std)| (mean.three(), std.three()));
+    let (mean, std) = normalization.unwrap_or((ChannelNumbers::ZERO, ChannelNumbers::from(1.0)));
     let ([channels, height, width], planar) = match layout {
         Layout::Nchw => ([a, b, c], true),
         Layout::Nhwc => ([c, a, b], false),
@@ -74,7 +76,7 @@ pub(super) fn rgb(
             DType::F16 => f16::from_ne_bytes(half()).to_f32(),
             DType::Bf16 => bf16::from_ne_bytes(half()).to_f32(),
         };
-        ((value * std[channel] + mean[channel]) * 255.0).round() as u8
+        ((value * std.of(channel) + mean.of(channel)) * 255.0).round() as u8
     };
     let (mut image, size) = (Image::default(), Size::new(width as u32, height as u32));
     image.reserve(size)?;

@@ -11,7 +11,9 @@ use crate::fields::Fields;
 use crate::ops::Op;
 use crate::ops::orientation::Orientation;
 use crate::ops::part::{Loaded, LoadedImage};
+use crate::pixels::Pixels;
 use crate::raster::Image;
+use crate::tensor::DType;
 use std::sync::Arc;
 
 /// A sample's image after one of its operations ([`Pipeline::stages`]).
@@ -81,8 +83,12 @@ impl<I> Pipeline<I> {
                 if normalizes && ops.len() == 1 {
                     continue;
                 }
-                let pixels = maker.image(Input::Pixels((&before).into()), ops)?;
-                if !normalizes {
+                let pixels = match self.setup.options.values {
+                    None => maker.image(Input::Pixels((&before).into()), ops)?,
+                    // Only RGB images are decoded pixels.
+                    Some(_) => maker.image(Input::Encoded(&encoded), &recipe[..=at])?,
+                };
+                if !normalizes && self.setup.options.values.is_none() {
                     (before, done) = (pixels.clone(), at + 1);
                 }
                 stage(at + 1, recipe[at].name(), pixels)?;
@@ -99,6 +105,8 @@ impl<I> Pipeline<I> {
             draft: recipes.opening.draft_size(),
             accept_truncated: options.accept_truncated,
             max_pixels: recipes.planner.max_px,
+            pixels: options.values.map_or(Pixels::Rgb, |values| Pixels::Kind(values.kind)),
+            max_value: options.values.map(|values| values.max_value),
             ..ApplyOptions::default()
         }
     }
@@ -113,7 +121,12 @@ struct Maker<'a> {
 impl Maker<'_> {
     /// An image after operations, with the normalization undone if they end with one.
     fn image(&self, image: Input<'_>, ops: &[Op]) -> Result<Image> {
-        let tensor = apply_to(image, ops, &self.options.as_made_by(ops))?;
+        let mut options = self.options.as_made_by(ops);
+        if options.pixels != Pixels::Rgb {
+            // For people: values of 0 to 1 become bytes.
+            options.dtype = DType::F32;
+        }
+        let tensor = apply_to(image, ops, &options)?;
         let normalization = ops.iter().find_map(Op::normalization);
         rgb(tensor.as_bytes()?, tensor.shape(), (tensor.dtype(), tensor.layout()), normalization)
     }

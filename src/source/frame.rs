@@ -104,8 +104,12 @@ mod tests {
     /// Fields of the upright image come back after they are turned to the stored image and upright again.
     #[test]
     fn fields_of_the_upright_image_lie_on_it_again_once_it_is_turned() {
-        let planner =
-            Planner { strategy: Strategy::Sequential, order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS, values: None };
+        let planner = Planner {
+            strategy: Strategy::Sequential,
+            order: PassOrder::default(),
+            max_px: DEFAULT_MAX_PIXELS,
+            values: None,
+        };
         let upright = Size::new(6, 9);
         let plane = |of: fn(u32, u32) -> bool| -> Vec<u8> {
             (0..upright.area_px() as u32).map(|i| of(i % 6, i / 6).into()).collect()

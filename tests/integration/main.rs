@@ -31,6 +31,7 @@ mod pack;
 mod pack_store;
 mod partners;
 mod pipeline;
+mod pixels;
 mod ragged;
 mod ranks;
 mod record_fields;

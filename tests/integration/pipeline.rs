@@ -1202,7 +1202,7 @@ fn random_rectangles_have_the_area_and_aspect_asked_for() {
     }
     for recipe in recipes(size, [random_erasing(1.0)], MANY) {
         let Op::Erase(Erase { x, y, width, height, value, .. }) = recipe[0] else { panic!("{recipe:?}") };
-        assert!(x + width <= 200 && y + height <= 150 && value == [0.0; 3]);
+        assert!(x + width <= 200 && y + height <= 150 && value == [0.0; 3].into());
         let share = f64::from(width) * f64::from(height) / area;
         let aspect = f64::from(height) / f64::from(width);
         assert!((0.018..=0.34).contains(&share) && (0.28..=3.5).contains(&aspect), "{recipe:?}");

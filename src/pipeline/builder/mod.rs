@@ -171,7 +171,12 @@ impl PipelineBuilder {
             threads: None,
             policy: Policy::default(),
             opening: Opening::default(),
-            planner: Planner { strategy: Strategy::default(), order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS, values: None },
+            planner: Planner {
+                strategy: Strategy::default(),
+                order: PassOrder::default(),
+                max_px: DEFAULT_MAX_PIXELS,
+                values: None,
+            },
             elements: PixelForm::default(),
             pixels: Pixels::Rgb,
             max_value: None,

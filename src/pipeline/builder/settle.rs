@@ -6,11 +6,11 @@ use crate::backend::{MAX_BATCH_BYTES, Open, OutputForm, PixelForm, RunOptions};
 use crate::decode;
 use crate::device::{Device, JpegDecoder};
 use crate::error::{Error, Result};
-use crate::ops::{ChannelNumbers, Grayscale};
 use crate::ops::check::{Ends, check_ops, one_size};
 use crate::ops::normalize::Normalization;
 use crate::ops::transform::Transform;
 use crate::ops::values::PixelValues;
+use crate::ops::{ChannelNumbers, Grayscale};
 use crate::order::{EqualBatches, Partition, ShardedOrder};
 use crate::os::forks::OfProcess;
 use crate::os::notice;
@@ -115,7 +115,8 @@ impl PipelineBuilder {
 
     /// The values of images as they are decoded, if they are not RGB of 8 bits.
     pub(super) fn values(&self) -> Result<Option<PixelValues>> {
-        let refused = |parameter, expected: &str, got: &str| Err(Error::parameter("pipeline", parameter, expected, got));
+        let refused =
+            |parameter, expected: &str, got: &str| Err(Error::parameter("pipeline", parameter, expected, got));
         if self.max_value.is_some_and(|max| !(max > 0.0 && max.is_finite())) {
             return refused("max_value", "a finite number above 0", "another");
         }
@@ -131,7 +132,8 @@ impl PipelineBuilder {
                     name: source.name(0).into_owned(),
                     source: Box::new(error),
                 };
-                let header = self.opening.header(decode::Input::Encoded(&first), self.planner.max_px).map_err(failed)?;
+                let header =
+                    self.opening.header(decode::Input::Encoded(&first), self.planner.max_px).map_err(failed)?;
                 self.pixels.values_of(&header, self.max_value)
             }
             _ => self.pixels.values(self.max_value),
@@ -235,7 +237,10 @@ impl PipelineBuilder {
             }
         }
         let differ = |values: ChannelNumbers| !values.fit(1);
-        if self.elements.channels == 1 && self.planner.values.is_none() && normalize.is_some_and(|(mean, std)| differ(mean) || differ(std)) {
+        if self.elements.channels == 1
+            && self.planner.values.is_none()
+            && normalize.is_some_and(|(mean, std)| differ(mean) || differ(std))
+        {
             let got = format!("{normalize:?}").trim_start_matches("Some").to_owned();
             return Err(Error::parameter("normalize", "mean and std", "one number, three times, for one channel", got));
         }

@@ -5,10 +5,10 @@ use super::source::{SourceArgs, one_sample};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::fields::{Fields, draw, read_fields, write_fields};
+use warpfeed::image::planes::Element;
 use warpfeed::image::{Image, Size};
 use warpfeed::ops::Op;
 use warpfeed::source::{MAX_ENCODED_BYTES, Source, read_limited, read_up_to};
-use warpfeed::image::planes::Element;
 use warpfeed::{ApplyOptions, DType, Device, Error, JpegDecoder, Layout, Pixels, Result, Strategy, apply_with_fields};
 
 /// Largest list of operations, in bytes.

@@ -86,8 +86,11 @@ fn erase<U: Cast>(of: &Overwrite, width: usize, (channels, area): (usize, usize)
         let value = of.values.of(channel);
         for y in y..of.rect.bottom() {
             let start = y as usize * width + x as usize;
-            let (start, step) =
-                if elements.has_planes() { (channel * area + start, 1) } else { (start * channels + channel, channels) };
+            let (start, step) = if elements.has_planes() {
+                (channel * area + start, 1)
+            } else {
+                (start * channels + channel, channels)
+            };
             if of.std == 0.0 {
                 let to = out[start..].iter_mut().step_by(step).take(across as usize);
                 to.for_each(|to| *to = U::from_f32(value));

@@ -26,7 +26,13 @@ pub(super) struct Points {
 }
 
 /// Samples through an affine map: makes the rectangle that `out` holds of a canvas of size `canvas`.
-pub(super) fn affine<T: Number>(input: &Planes, warp: &AffineWarp, canvas: Size, points: &mut Points, out: &mut Planes) {
+pub(super) fn affine<T: Number>(
+    input: &Planes,
+    warp: &AffineWarp,
+    canvas: Size,
+    points: &mut Points,
+    out: &mut Planes,
+) {
     let (m, fill) = (warp.matrix, warp.fill.values());
     if warp.interpolation == Interpolation::Nearest {
         return nearest::<T>(input, m, canvas, fill, points, out);
@@ -60,9 +66,7 @@ fn sample<T: Number>(
     let near = |first: f64, start: u32, len: u32| -> [u32; 4] {
         // Clamping to what is held equals clamping to the whole, because all pixels that are read are held.
         let first = (first as i64).saturating_sub(1);
-        std::array::from_fn(|i| {
-            (first.saturating_add(i as i64) - i64::from(start)).clamp(0, i64::from(len) - 1) as u32
-        })
+        std::array::from_fn(|i| (first.saturating_add(i as i64) - i64::from(start)).clamp(0, i64::from(len) - 1) as u32)
     };
     for y in 0..part.height {
         around.clear();
@@ -72,7 +76,8 @@ fn sample<T: Number>(
                 return None;
             }
             if interpolation == Interpolation::Nearest {
-                let (columns, rows) = (near(x.floor() + 1.0, held.x, held.width), near(y.floor() + 1.0, held.y, held.height));
+                let (columns, rows) =
+                    (near(x.floor() + 1.0, held.x, held.width), near(y.floor() + 1.0, held.y, held.height));
                 return Some(Around { columns, rows: rows.map(|row| row * held.width), dx: 0.0, dy: 0.0 });
             }
             let (x, y) = (x - 0.5, y - 0.5);

@@ -166,13 +166,20 @@ pub(super) fn extreme<T: Number>(input: &Planes, kernel: u32, largest: bool, out
     // Values that are held of a line that begins at `start`; others are those of the line's first or last value, which
     // change neither the largest nor the smallest.
     let clamp = |at: i64, start: u32, len: u32| (at - i64::from(start)).clamp(0, i64::from(len) - 1) as usize;
-    let columns: Vec<usize> = (left..left + (width + kernel - 1) as i64).map(|x| clamp(x, held.x, held.width)).collect();
+    let columns: Vec<usize> =
+        (left..left + (width + kernel - 1) as i64).map(|x| clamp(x, held.x, held.width)).collect();
     let mut rows = vec![T::default(); (height + kernel - 1) * width];
     let mut line = vec![T::default(); columns.len()];
     let run = |values: &mut [T], step: usize| {
         wide(
             #[inline(always)]
-            || if largest { windows::<true, _>(values, kernel, step) } else { windows::<false, _>(values, kernel, step) },
+            || {
+                if largest {
+                    windows::<true, _>(values, kernel, step)
+                } else {
+                    windows::<false, _>(values, kernel, step)
+                }
+            },
         );
     };
     for channel in 0..usize::from(input.kind().channels) {
