@@ -50,7 +50,8 @@ fn with_alias(name: &str, python_type: String) -> String {
         ("tiles", _) => "Literal[4, 9]",
         ("transforms", _) => "Sequence[Transform]",
         // An untagged enumeration reads any value.
-        ("fill", "Any") => r#"Color | Literal["edge"]"#,
+        ("fill", "Any") => "Fill",
+        ("mean" | "std" | "value", "Any") => "float | Sequence[float]",
         ("interpolation", "Any") => "Interpolation | tuple[Interpolation, Interpolation]",
         _ => return python_type,
     };

@@ -35,6 +35,7 @@ impl Held {
                 warpfeed::DType::F16 => "float16",
                 warpfeed::DType::Bf16 => "bfloat16",
                 warpfeed::DType::U8 => "uint8",
+                warpfeed::DType::U16 => "uint16",
                 _ => "unknown",
             },
             Self::Targets(tensor) => match tensor.element() {

@@ -500,12 +500,14 @@ def _timm(dataset: Any) -> Found | None:
 
 
 def _pairs(dataset: Sequence[Any], has_target: bool) -> Found | None:
-    """A list of (path or bytes, target)."""
+    """A list of (path, bytes or array, target)."""
     if not dataset:
         raise ParameterError("the list of samples is empty")
     if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in dataset):
         return None
     images, targets = [pair[0] for pair in dataset], [pair[1] for pair in dataset]
+    if all(_is_array(image) for image in images):
+        images = [_npy(image) for image in images]
     are_paths = all(isinstance(image, (str, os.PathLike)) for image in images)
     if not are_paths and not all(isinstance(image, (bytes, bytearray, memoryview)) for image in images):
         if any(isinstance(image, (str, os.PathLike, bytes)) for image in images):
@@ -561,6 +563,20 @@ def _labels(targets: Any, samples: int) -> list[int]:
     if not all(label == -1 or _is_label(label) for label in labels):
         raise UnsupportedError("targets of the data set are no labels: give an object with read(i), and targets=")
     return [int(label) for label in labels]
+
+
+def _is_array(image: Any) -> bool:
+    """Whether this is an image as an array of numpy's, `[H, W]` or `[H, W, C]`."""
+    return type(image).__module__ == "numpy" and getattr(image, "ndim", 0) in (2, 3)
+
+
+def _npy(array: Any) -> bytes:
+    """The array as a file of numpy's."""
+    import numpy
+
+    file = io.BytesIO()
+    numpy.save(file, array, allow_pickle=False)
+    return file.getvalue()
 
 
 def _array(data: Any) -> tuple[Any, int]:

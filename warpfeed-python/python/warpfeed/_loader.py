@@ -26,10 +26,10 @@ from .transforms import Transform
 T = TypeVar("T")
 A = TypeVar("A")
 
-DTypeName = Literal["float32", "float16", "bfloat16", "uint8"]
+DTypeName = Literal["float32", "float16", "bfloat16", "uint8", "uint16"]
 # "none", "memory", "dense", "sparse", a folder, or the most bytes.
 EntryPoints: TypeAlias = str | os.PathLike[str] | int
-_DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"}
+_DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8", "uint16": "u16"}
 
 _DETECTION = {name for name in _warpfeed.presets() if _warpfeed.preset(name)[2]}
 
@@ -259,6 +259,8 @@ class Loader(Generic[T]):
         lanes: int | None = None,
         accept_truncated: bool = False,
         max_pixels: int | None = None,
+        pixels: str | None = None,
+        max_value: float | None = None,
         pass_order: Literal["pillow13", "horizontal_first"] | None = None,
         device_memory: int | None = None,
         device_cache: int | None = None,
@@ -365,6 +367,8 @@ class Loader(Generic[T]):
             "thumbnail": None if thumbnail is None else f"{thumbnail[0]}x{thumbnail[1]}/{str(reducing_gap).lower()}",
             "accept_truncated": accept_truncated or found.ignores_exif and _datasets.takes_truncated(),
             "max_pixels": max_pixels,
+            "pixels": pixels,
+            "max_value": max_value,
             "targets": targets,
             "fields": fields or None,
             "mix": mix,

@@ -21,7 +21,7 @@ class Preprocessor:
         self,
         transform: str | Sequence[Transform],
         *,
-        dtype: Literal["float32", "float16", "bfloat16", "uint8"] = "float32",
+        dtype: Literal["float32", "float16", "bfloat16", "uint8", "uint16"] = "float32",
         channels_last: bool = False,
         max_batch: int = 32,
         num_workers: int = 0,
@@ -32,7 +32,7 @@ class Preprocessor:
         if isinstance(transform, str):
             one_of("transform", transform, _warpfeed.presets())
         ops = _warpfeed.preset(transform)[0] if isinstance(transform, str) else json.dumps(written(transform))
-        short = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"}
+        short = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8", "uint16": "u16"}
         layout = "nhwc" if channels_last else "nchw"
         self._native = _warpfeed.Preprocessor(ops, short.get(dtype, dtype), layout, max_batch, num_workers)
 

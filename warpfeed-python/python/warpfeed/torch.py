@@ -31,6 +31,7 @@ _DTYPES: dict[torch.dtype, DTypeName] = {
     torch.float16: "float16",
     torch.bfloat16: "bfloat16",
     torch.uint8: "uint8",
+    torch.uint16: "uint16",
 }
 _REPLACED = {
     "worker_init_fn": "there are no worker processes here; seed=, generator= or torch.manual_seed decides about draws",
@@ -97,6 +98,8 @@ class Options(TypedDict, total=False):
     lanes: int | None
     accept_truncated: bool
     max_pixels: int | None
+    pixels: str | None
+    max_value: float | None
     pass_order: Literal["pillow13", "horizontal_first"] | None
     device_memory: int | None
     device_cache: int | None
@@ -247,6 +250,8 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         lanes: int | None = None,
         accept_truncated: bool = False,
         max_pixels: int | None = None,
+        pixels: str | None = None,
+        max_value: float | None = None,
         pass_order: Literal["pillow13", "horizontal_first"] | None = None,
         device_memory: int | None = None,
         device_cache: int | None = None,
@@ -334,6 +339,8 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             lanes=lanes,
             accept_truncated=accept_truncated,
             max_pixels=max_pixels,
+            pixels=pixels,
+            max_value=max_value,
             pass_order=pass_order,
             device_memory=device_memory,
             device_cache=device_cache,

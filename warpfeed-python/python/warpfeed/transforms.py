@@ -14,9 +14,11 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from ._arguments import check, one_of, shown, unknown
 from ._errors import ParameterError
 
-Interpolation: TypeAlias = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+Interpolation: TypeAlias = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
 Size: TypeAlias = int | tuple[int, int]
 Color: TypeAlias = tuple[int, int, int]
+# Red, green and blue; or a number for all channels, or for each; or the edge.
+Fill: TypeAlias = Color | float | Sequence[float] | Literal["edge"]
 Point: TypeAlias = tuple[float, float]
 
 
@@ -179,7 +181,7 @@ class RandomRotation(Written):
 
     degrees: tuple[float, float]
     expand: bool = False
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     interpolation: Interpolation | tuple[Interpolation, Interpolation] = "nearest"
     center: Point | None = None
 
@@ -191,7 +193,7 @@ class RandomAffine(Written):
     _tag = ("transform", "random_affine")
 
     degrees: tuple[float, float]
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     interpolation: Interpolation | tuple[Interpolation, Interpolation] = "nearest"
     scale: tuple[float, float] = (1.0, 1.0)
     shear_x: tuple[float, float] = (0.0, 0.0)
@@ -207,7 +209,7 @@ class RandomCrop(Written):
     _tag = ("transform", "random_crop")
 
     size: Size
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     padding: int = 0
     padding_mode: Literal["constant", "edge", "reflect", "symmetric"] | None = None
     pad_if_needed: bool | None = None
@@ -379,7 +381,7 @@ class RandomPerspective(Written):
     _tag = ("transform", "random_perspective")
 
     distortion: float = 0.5
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     interpolation: Interpolation | tuple[Interpolation, Interpolation] = "bilinear"
     p: float = 0.5
 
@@ -425,7 +427,7 @@ class RandomErasing(Written):
     ratio: tuple[float, float] = (0.3, 3.3)
     scale: tuple[float, float] = (0.02, 0.33)
     std: float = 1.0
-    value: Any = (0.0, 0.0, 0.0)
+    value: float | Sequence[float] = (0.0, 0.0, 0.0)
     noise: Literal["per_box", "per_pixel"] | None = None
 
 
@@ -473,7 +475,7 @@ class RandomZoomOut(Written):
 
     _tag = ("transform", "random_zoom_out")
 
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     p: float = 0.5
     sides: tuple[float, float] = (1.0, 4.0)
 
@@ -485,7 +487,7 @@ class Letterbox(Written):
     _tag = ("transform", "letterbox")
 
     size: Size
-    fill: Color | Literal["edge"] = (114, 114, 114)
+    fill: Fill = (114, 114, 114)
     interpolation: Interpolation = "bilinear"
     scale_up: bool = True
     stride: int = 0
@@ -576,7 +578,7 @@ class FixedSizeCrop(Written):
     _tag = ("transform", "fixed_size_crop")
 
     size: Size
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -607,7 +609,7 @@ class SegmentationCrop(Written):
     _tag = ("transform", "segmentation_crop")
 
     size: Size
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     ignored: int = 255
     tries: int = 10
     max_class_share: float | None = None
@@ -746,7 +748,7 @@ class Rotate(Written):
 
     degrees: float
     expand: bool = False
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     interpolation: Interpolation = "nearest"
     center: Point | None = None
 
@@ -758,7 +760,7 @@ class Affine(Written):
     _tag = ("op", "affine")
 
     degrees: float = 0.0
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     interpolation: Interpolation = "nearest"
     scale: float = 1.0
     shear: tuple[float, float] = (0.0, 0.0)
@@ -773,7 +775,7 @@ class AffineMatrix(Written):
     _tag = ("op", "affine_matrix")
 
     matrix: Sequence[float]
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     interpolation: Interpolation = "nearest"
     size: Size | None = None
 
@@ -803,7 +805,7 @@ class Crop(Written):
     y: int
     width: int
     height: int
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -1010,7 +1012,7 @@ class Pad(Written):
     top: int
     right: int
     bottom: int
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     mode: Literal["constant", "edge", "reflect", "symmetric"] = "constant"
 
 
@@ -1022,7 +1024,7 @@ class Perspective(Written):
 
     startpoints: Sequence[Point]
     endpoints: Sequence[Point]
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    fill: Fill = (0, 0, 0)
     interpolation: Interpolation = "bilinear"
     size: Size | None = None
 
@@ -1078,7 +1080,7 @@ class Erase(Written):
     y: int
     width: int
     height: int
-    value: Any = (0.0, 0.0, 0.0)
+    value: float | Sequence[float] = (0.0, 0.0, 0.0)
     std: float | None = None
     key: int | None = None
 
@@ -1176,5 +1178,5 @@ class Normalize(Written):
 
     _tag = ("op", "normalize")
 
-    mean: Any
-    std: Any
+    mean: float | Sequence[float]
+    std: float | Sequence[float]
