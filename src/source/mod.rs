@@ -57,7 +57,8 @@ pub use cifar::CifarFiles;
 pub use coco::{CocoFiles, PanopticFiles};
 pub(crate) use compose::no_labels;
 pub use compose::{
-    AuxFolder, Concat, Described, MapLabels, SourceExt, Subset, WithFields, WithImages, WithTargets, split_shards,
+    AuxFolder, Bands, Concat, Described, MapLabels, SourceExt, Subset, WithFields, WithImages, WithTargets,
+    split_shards,
 };
 pub use extent::Extent;
 pub(crate) use extent::ListedFile;

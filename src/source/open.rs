@@ -149,6 +149,8 @@ options! {
         /// Folders of auxiliary images next to the images' own ([`SourceExt::aux_images`]), for images that are files
         /// in a folder.
         pub aux: Vec<AuxFolder>,
+        /// Names of bands, whose files become one image ([`SourceExt::bands`]), for images that are files in a folder.
+        pub bands: Vec<String>,
         /// Options for reading masks.
         pub masks: MaskOptions,
         /// Options for reading shards.
@@ -183,6 +185,10 @@ impl OpenOptions {
     fn open_as(&self, spec: &Path, alone: bool) -> Result<Input> {
         if !self.aux.is_empty() {
             return self.open_with_aux(spec);
+        }
+        if !self.bands.is_empty() {
+            let source = Self { bands: Vec::new(), ..self.clone() }.open_as(spec, alone)?.into_data_set()?;
+            return Ok(source.bands(&self.bands)?.into());
         }
         if let Some(source) = self.open_annotated(spec)? {
             return Ok(source);

@@ -296,3 +296,39 @@ fn a_fill_for_rgb_may_be_one_number() {
     let of = |fill: Fill| apply(&png, &[Crop::new(-2, 0, 4).fill(fill).into()], &options).unwrap();
     assert_eq!(of(7.0.into()).as_bytes().unwrap(), of([7; 3].into()).as_bytes().unwrap());
 }
+
+#[test]
+fn files_of_bands_are_one_image() {
+    let root = tempfile::tempdir().unwrap();
+    for (class, i) in [("forest", 0), ("river", 1)] {
+        let folder = root.path().join(class);
+        std::fs::create_dir(&folder).unwrap();
+        // B11 has half the resolution.
+        for (name, size, channel) in [("B02", (12, 8), 0), ("B03", (12, 8), 1), ("B11", (6, 4), 2)] {
+            let (width, height) = size;
+            let values = (0..height).flat_map(|y| (0..width).map(move |x| word(i, x, y, channel)));
+            let file = npy("<u2", &[height, width], &values.flat_map(u16::to_le_bytes).collect::<Vec<u8>>());
+            std::fs::write(folder.join(format!("patch_{name}.npy")), file).unwrap();
+        }
+    }
+    let open = |bands: &[&str]| {
+        let bands = bands.iter().map(|&band| band.to_owned()).collect();
+        warpfeed::source::OpenOptions::default().bands(bands).open(root.path())
+    };
+    let source = open(&["B03", "b11", "B02"]).unwrap().into_data_set().unwrap();
+    assert_eq!((source.len(), source.label(1)), (2, Some(1)));
+    assert!(source.name(0).ends_with("patch"), "{}", source.name(0));
+    let pipeline = Pipeline::builder(source).device(Device::Cpu).pixels(Pixels::Own).transform(CenterCrop::new(4));
+    let pipeline = pipeline.output(DType::U16, Layout::Nchw).build().unwrap();
+    let batch = pipeline.epoch(0).next().unwrap().unwrap();
+    let values = batch.images().as_slice::<u16>().unwrap();
+    let at = |i: usize, channel: usize, x: usize, y: usize| values[((i * 3 + channel) * 4 + y) * 4 + x];
+    // The crop begins at (4, 2).
+    for i in 0..2 {
+        assert_eq!((at(i, 0, 1, 3), at(i, 2, 0, 0)), (word(i, 5, 5, 1), word(i, 4, 2, 0)));
+        assert_eq!((at(i, 1, 0, 0), at(i, 1, 3, 3)), (word(i, 2, 1, 2), word(i, 3, 2, 2)));
+    }
+    let error = |bands: &[&str]| open(bands).err().unwrap().to_string();
+    assert!(error(&["B02", "B12"]).contains("patch without B12"), "{}", error(&["B02", "B12"]));
+    assert!(error(&["B05"]).contains("_ or -"));
+}

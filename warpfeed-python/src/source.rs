@@ -50,6 +50,7 @@ struct Options {
     box_format: Option<String>,
     flip_index: Option<Vec<usize>>,
     aux: Vec<String>,
+    bands: Vec<String>,
 }
 
 impl Options {
@@ -67,6 +68,7 @@ impl Options {
             .annotations(self.annotations)
             .flip_index(self.flip_index)
             .aux(self.aux.iter().map(|folder| folder.parse::<AuxFolder>()).collect::<warpfeed::Result<_>>()?)
+            .bands(self.bands)
             .masks(ids.map_or(usual.clone(), |ids| MaskOptions { ids, ..usual }))
             .records(records)
             .window(self.window)

@@ -1,6 +1,7 @@
 //! Data sets made of others: parts, splits, folds, concatenations, mixes, other labels.
 
 mod aux_images;
+mod bands;
 mod concat;
 mod fields;
 mod labels;
@@ -8,6 +9,7 @@ mod subset;
 mod targets;
 
 pub use aux_images::{AuxFolder, WithImages};
+pub use bands::Bands;
 pub use concat::Concat;
 pub use fields::WithFields;
 pub use labels::MapLabels;
@@ -109,6 +111,18 @@ pub trait SourceExt: Source + Sized + 'static {
     /// [`Error::Parameter`] for a field that is there twice; [`Error::Io`] if a folder is not there.
     fn aux_images(self, root: impl Into<PathBuf>, folders: impl IntoIterator<Item = AuxFolder>) -> Result<WithImages> {
         WithImages::new(self.into_source(), root.into(), folders.into_iter().collect())
+    }
+
+    /// Puts files together to images by the ends of their names: `patch_B02.tif`, `patch_B03.tif`, or `patch/B02.tif`,
+    /// `patch/B03.tif` become one image `patch`, whose channels have the order of `names` (`B02`, `B03`). An ending follows
+    /// `_` or `-` or is the whole name; capital letters do not matter. Other files are left out. Smaller files are enlarged
+    /// by whole factors, each pixel repeated. Label, target and fields are those of the first file. The pipeline needs
+    /// [`pixels`](crate::PipelineBuilder::pixels).
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if a sample lacks one of the files, or has two of one, or if no file has such a name.
+    fn bands(self, names: impl IntoIterator<Item = impl Into<String>>) -> Result<Bands> {
+        Bands::new(self.into_source(), names.into_iter().map(Into::into).collect())
     }
 
     /// Selects the samples for which `keep` returns true, in their order.

@@ -50,6 +50,10 @@ pub struct FieldArgs {
     /// disparity=disparity,_leftImg8bit:_disparity. May be given several times.
     #[arg(long, value_name = "NAME=FOLDER")]
     aux: Vec<AuxFolder>,
+    /// Bands whose files are one image, in the order of its channels: patch_B02.tif and patch_B03.tif, or patch/B02.tif and
+    /// patch/B03.tif, for B02,B03.
+    #[arg(long, value_name = "B02,B03,...", value_delimiter = ',')]
+    bands: Vec<String>,
     #[command(flatten)]
     masks: MaskArgs,
 }
@@ -72,6 +76,7 @@ impl FieldArgs {
             .annotations(self.annotations.clone())
             .flip_index(self.flip_index.clone())
             .aux(self.aux.clone())
+            .bands(self.bands.clone())
             .masks(self.masks.options())
             .records(self.records()?))
     }

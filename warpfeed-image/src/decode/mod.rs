@@ -27,6 +27,7 @@
 //! Pillow with `LOAD_TRUNCATED_IMAGES`. The caller checks headers against a pixel limit
 //! ([`check_pixels`](crate::check_pixels)).
 
+mod bands;
 mod baseline;
 mod device_points;
 mod entry_point_bytes;
@@ -63,6 +64,7 @@ mod window;
 #[cfg(target_arch = "x86_64")]
 mod ycc;
 
+pub use bands::join_bands;
 pub use entry_point_store::{EntryPointStore, EntryPointUsage};
 pub use jpeg::{DecodeOptions, PriorKnowledge};
 pub use pack_key::PackKey;
@@ -112,11 +114,13 @@ pub enum Format {
     Pnm,
     /// An array in NumPy's .npy format: [H, W] or [H, W, C].
     Npy,
+    /// Several files as one image ([`join_bands`]).
+    Bands,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: &'static [Self] = &[Self::Jpeg, Self::Png, Self::WebP, Self::Pnm, Self::Npy];
+    pub const ALL: &'static [Self] = &[Self::Jpeg, Self::Png, Self::WebP, Self::Pnm, Self::Npy, Self::Bands];
 
     /// The format's name: `JPEG`, `PNG`, `WebP`, `PNM` or `NPY`.
     #[must_use]
@@ -127,6 +131,7 @@ impl Format {
             Self::WebP => "WebP",
             Self::Pnm => "PNM",
             Self::Npy => "NPY",
+            Self::Bands => "bands",
         }
     }
 
@@ -143,6 +148,7 @@ impl Format {
             Self::WebP => &["webp"],
             Self::Pnm => &["pgm", "ppm"],
             Self::Npy => &["npy"],
+            Self::Bands => &["bands"],
         }
     }
 
@@ -361,12 +367,16 @@ impl Decoder {
             Format::Jpeg => self.jpeg.decode(bytes, header, part, options, out),
             Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
             Format::Pnm => Pixels::of_pnm(bytes, header)?.to_image(part, out).map(|()| PriorKnowledge::Nothing),
-            Format::Npy => {
+            Format::Npy | Format::Bands => {
                 npy::check_rgb(header)?;
-                npy::decode(bytes, header, part, stored::all_bands(header.kind), &mut self.planes)?;
-                planes_to_image(&self.planes, out);
-                self.planes.shrink(KEEP_BYTES);
-                Ok(PriorKnowledge::Nothing)
+                let mut planes = std::mem::take(&mut self.planes);
+                let decoded = self.decode_planes(bytes, header, part, None, options, &mut planes);
+                if decoded.is_ok() {
+                    planes_to_image(&planes, out);
+                }
+                planes.shrink(KEEP_BYTES);
+                self.planes = planes;
+                decoded
             }
         }
     }
@@ -396,6 +406,7 @@ impl Decoder {
             Format::Png => png_planes::decode(bytes, header, part, bands, out)?,
             Format::Pnm => Pixels::of_pnm(bytes, header)?.to_planes(part, bands, out)?,
             Format::Npy => npy::decode(bytes, header, part, bands, out)?,
+            Format::Bands => knew = bands::decode(self, bytes, header, part, bands, options, out)?,
             Format::Jpeg | Format::WebP => {
                 self.image.reserve(part.size())?;
                 if header.format == Format::Jpeg {

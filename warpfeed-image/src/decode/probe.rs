@@ -1,7 +1,7 @@
 //! Headers: size, orientation and layout of an image, without decoding it.
 
 use super::exif::{PngTexts, orientation};
-use super::{Format, Header, npy, pnm};
+use super::{Format, Header, bands, npy, pnm};
 use crate::error::{Error, Result};
 use crate::planes::{Element, PixelKind};
 use crate::raster::Size;
@@ -46,6 +46,8 @@ pub fn probe(bytes: &[u8]) -> Result<Header> {
         pnm(bytes).ok_or_else(|| incomplete("PNM"))?
     } else if bytes.starts_with(npy::SIGNATURE) {
         Ok(npy::NpyHeader::read(bytes, bytes.len() as u64)?.header(Format::Npy))
+    } else if bytes.starts_with(bands::SIGNATURE) {
+        bands::read(bytes)
     } else if bytes.is_empty() {
         Err(Error::decode("image", "there are no bytes"))
     } else {

@@ -65,6 +65,7 @@ def open(
     box_format: Literal["xyxy", "xywh", "cxcywh"] | None = None,
     flip_index: Sequence[int] | None = None,
     aux: Sequence[str] = (),
+    bands: Sequence[str] = (),
 ) -> Source:
     """Opens a data set or a stream for a loader, where its path alone does not tell enough.
 
@@ -77,6 +78,7 @@ def open(
     box_format: what the numbers of boxes mean, where shards and Parquet files do not say.
     flip_index: for each keypoint of COCO, the one that it is in a mirror image; by default told by their names.
     random_access: reads remote shards in any order.
+    bands: names whose files are one image, in the order of its channels: patch_B02.tif and patch_B03.tif for ["B02", "B03"].
     aux: folders of auxiliary images under the images' paths, such as "depth=scenes/depth" or "right=scenes/right,bicubic".
     """
     _at_least(1, window=window)
@@ -94,6 +96,7 @@ def open(
         box_format=box_format,
         flip_index=None if flip_index is None else list(flip_index),
         aux=list(aux),
+        bands=list(bands),
     )
 
 
