@@ -28,7 +28,7 @@ pub(crate) struct FixedRecipe {
 impl FixedRecipe {
     /// The header of an image, whose size is checked against the limit.
     pub(crate) fn header(&self, image: Input<'_>) -> Result<Header> {
-        self.opening.header(image, self.planner.max_px)
+        self.opening.header(image, self.planner.most_stored_px())
     }
 
     /// The operations for an image, orientation included.

@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::fields::Fields;
 use crate::ops::Op;
 use crate::ops::values::PixelValues;
+use crate::pixels::Pixels;
 use crate::plan::{Plan, Planner};
 use crate::tensor::{DType, Layout, Tensor};
 
@@ -104,7 +105,8 @@ fn run<T>(
 ) -> Result<(Tensor, T)> {
     let (planner, opening) = (options.planner(), options.opening());
     opening.validate()?;
-    let header = opening.header(image, planner.max_px)?;
+    let most_px = if options.pixels == Pixels::Rgb { planner.max_px } else { u64::MAX };
+    let header = opening.header(image, most_px)?;
     let planner = Planner { values: options.pixels.values_of(&header, options.max_value), ..planner };
     let recipe = FixedRecipe { ops: ops.to_vec(), opening, planner };
     // Its size and normalization are the tensor's.

@@ -105,7 +105,7 @@ impl Recipes {
 
     /// Reads the header of an image and checks it against the limits.
     pub(super) fn header(&self, image: Input<'_>) -> Result<Header> {
-        self.opening.header(image, self.planner.max_px)
+        self.opening.header(image, self.planner.most_stored_px())
     }
 
     /// An annotation whose fields lie on the decoded image, which may be a draft.

@@ -189,7 +189,8 @@ impl<'a> Worker<'a> {
             stats.decode += start.elapsed();
         });
         let header = header?;
-        if header.has_more_bits() || header.has_alpha() {
+        let becomes_rgb = context.setup.options.values.is_none();
+        if becomes_rgb && (header.has_more_bits() || header.has_alpha()) {
             counters.add(|stats| {
                 stats.sixteen_bits += u64::from(header.has_more_bits());
                 stats.alpha += u64::from(header.has_alpha());

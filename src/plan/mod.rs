@@ -211,6 +211,11 @@ impl Planner {
         Ok(plans)
     }
 
+    /// Limit of an image as it is stored, in pixels. Of images that are not RGB only the part that is decoded counts.
+    pub(crate) fn most_stored_px(&self) -> u64 {
+        if self.values.is_some() { u64::MAX } else { self.max_px }
+    }
+
     /// Plans the only recipe of an image of size `input`.
     ///
     /// # Errors
@@ -261,6 +266,7 @@ impl Planner {
         }
         let epilogue = Epilogue::new(epilogue, size, &values)?;
         let decode = reach_back(&mut stages, Rect::full(size));
+        self.check_size(decode.size(), &self.values.unwrap_or(values))?;
         Ok(Plan { decode, stages, last: Last::Plain, size, epilogue, order: self.order, values: Some(values) })
     }
 

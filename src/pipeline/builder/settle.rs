@@ -133,7 +133,7 @@ impl PipelineBuilder {
                     source: Box::new(error),
                 };
                 let header =
-                    self.opening.header(decode::Input::Encoded(&first), self.planner.max_px).map_err(failed)?;
+                    self.opening.header(decode::Input::Encoded(&first), u64::MAX).map_err(failed)?;
                 self.pixels.values_of(&header, self.max_value)
             }
             _ => self.pixels.values(self.max_value),
