@@ -182,6 +182,7 @@ impl Engine {
     fn one(&self, worker: &mut AnyWorker, batch: &AnyBatch, i: usize, image: Input<'_>) -> Result<()> {
         let given = match image {
             Input::Pixels(pixels) => Given::Pixels(pixels),
+            Input::Stored(_) => return Err(Error::unfit("apply", "the image is read in parts".to_owned())),
             Input::Encoded(bytes) => {
                 let mut buffer = self.backend.buffer(worker);
                 buffer.clear();

@@ -3,7 +3,7 @@
 
 use crate::backend::cuda::direct::ImageInFile;
 use crate::backend::cuda::jpeg::CachedImage;
-use crate::decode::{Input, Pixels};
+use crate::decode::{Input, Pixels, StoredImage};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use crate::source::{Extent, ReadRequest, Reader, Sample, Source};
@@ -50,6 +50,8 @@ pub(crate) struct HeldImage {
     len_bytes: usize,
     /// Size and number of channels of pixels; `None` if the bytes are encoded.
     pixels: Option<(Size, u8)>,
+    /// An image that is read in parts; there are no bytes then.
+    stored: Option<Arc<dyn StoredImage>>,
     buffer: Vec<u8>,
     owner: Owner,
 }
@@ -80,20 +82,22 @@ impl HeldImage {
         let mut sample = Sample::with_buffer(buffer);
         source.read(index, want, &mut sample)?;
         let found = sample.take_found(want)?;
+        let stored = sample.take_stored();
         let (bytes, len_bytes, pixels) = (sample.bytes().as_ptr(), sample.bytes().len(), sample.pixels());
         let (buffer, owner) = (sample.into_buffer(), Owner::Source(Arc::clone(source)));
-        Ok((Self { bytes, len_bytes, pixels, buffer, owner }, found))
+        Ok((Self { bytes, len_bytes, pixels, stored, buffer, owner }, found))
     }
 
     /// Encoded bytes that are shared with others.
     pub(crate) fn shared(bytes: Arc<[u8]>) -> Self {
         let (start, len_bytes) = (bytes.as_ptr(), bytes.len());
-        Self { bytes: start, len_bytes, pixels: None, buffer: Vec::new(), owner: Owner::Others(bytes) }
+        Self { bytes: start, len_bytes, pixels: None, stored: None, buffer: Vec::new(), owner: Owner::Others(bytes) }
     }
 
     /// All bytes of a buffer, which are encoded.
     pub(crate) fn owned(buffer: Vec<u8>) -> Self {
-        Self { bytes: buffer.as_ptr(), len_bytes: buffer.len(), pixels: None, buffer, owner: Owner::Buffer }
+        let (bytes, len_bytes) = (buffer.as_ptr(), buffer.len());
+        Self { bytes, len_bytes, pixels: None, stored: None, buffer, owner: Owner::Buffer }
     }
 
     /// The bytes as RGB pixels of an image of this size.
@@ -115,7 +119,10 @@ impl HeldImage {
     }
 
     pub(crate) fn input(&self) -> Input<'_> {
-        Input::new(self.bytes(), self.pixels)
+        match &self.stored {
+            Some(image) => Input::Stored(&**image),
+            None => Input::new(self.bytes(), self.pixels),
+        }
     }
 
     /// Ends the use of the bytes and returns the buffer for the next sample.

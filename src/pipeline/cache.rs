@@ -354,6 +354,8 @@ fn key(planner: &Planner, accept_truncated: bool, draft: Option<Size>, ops: &[Op
             hash.update(pnm_header(pixels.size, pixels.channels));
             hash.update(pixels.bytes);
         }
+        // These are not cached.
+        Input::Stored(image) => hash.update(format!("{:?}", image.header())),
     }
     let hash: [u8; 32] = hash.finalize().into();
     *hash.first_chunk().unwrap_or(&[0; 16])

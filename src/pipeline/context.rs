@@ -155,7 +155,9 @@ impl Context {
     /// The parts of a sample that are read if its image is not in the cache.
     fn want(&self) -> ReadRequest<'_> {
         let field = self.setup.targets.as_ref().and_then(|spec| spec.field.as_deref());
-        ReadRequest::IMAGE.and_target(field).and_fields(&self.setup.fields).unless(&self.stopped)
+        let request = ReadRequest::IMAGE.and_target(field).and_fields(&self.setup.fields).unless(&self.stopped);
+        // RGB images are decoded of their bytes.
+        request.or_parts(self.setup.options.values.is_some())
     }
 
     /// Reads a sample. `buffer` is used if the source does not lend its own bytes.

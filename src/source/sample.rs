@@ -1,7 +1,7 @@
 //! A sample, and the parts of it that a reader wants.
 
 use super::no_fields;
-use crate::decode::Input;
+use crate::decode::{Input, StoredImage};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::raster::Size;
@@ -21,12 +21,20 @@ pub struct ReadRequest<'a> {
     pub target: Option<&'a str>,
     /// The names of the fields that are wanted as boxes, masks and others ([`Fields`]); none by default.
     pub fields: &'a [String],
+    /// Whether an image may be left where it is, to be read in parts ([`Sample::set_stored`]).
+    pub parts: bool,
     stopped: Option<&'a AtomicBool>,
 }
 
 impl<'a> ReadRequest<'a> {
     /// The encoded image.
-    pub const IMAGE: Self = Self { image: true, target: None, fields: &[], stopped: None };
+    pub const IMAGE: Self = Self { image: true, target: None, fields: &[], parts: false, stopped: None };
+
+    /// Also takes images that are read in parts.
+    #[must_use]
+    pub fn or_parts(self, parts: bool) -> Self {
+        Self { parts, ..self }
+    }
 
     /// Wants the content of a field, without the image.
     #[must_use]
@@ -94,6 +102,8 @@ pub struct Sample<'a> {
     bytes: Bytes<'a>,
     /// Size and number of channels, if the bytes are pixels.
     pixels: Option<(Size, u8)>,
+    /// The image, if it is read in parts.
+    stored: Option<Arc<dyn StoredImage>>,
     target: Option<Target>,
     fields: Option<Fields>,
 }
@@ -122,7 +132,7 @@ impl<'a> Sample<'a> {
 
     /// Makes the buffer the encoded image and returns it. A source that has no memory to lend replaces its content.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
-        (self.bytes, self.pixels) = (Bytes::default(), None);
+        (self.bytes, self.pixels, self.stored) = (Bytes::default(), None, None);
         &mut self.buffer
     }
 
@@ -143,7 +153,19 @@ impl<'a> Sample<'a> {
 
     /// Lends the source's own memory as the encoded image, so that nothing is copied.
     pub fn lend(&mut self, bytes: &'a [u8]) {
-        (self.bytes, self.pixels) = (Bytes::Lent(bytes), None);
+        (self.bytes, self.pixels, self.stored) = (Bytes::Lent(bytes), None, None);
+    }
+
+    /// Leaves the image where it is. Only the parts that a pipeline needs are read. A source may do so if the request says
+    /// that parts may be taken ([`ReadRequest::parts`]).
+    pub fn set_stored(&mut self, image: Arc<dyn StoredImage>) {
+        self.lend(&[]);
+        self.stored = Some(image);
+    }
+
+    /// The image, if it is read in parts.
+    pub(crate) fn take_stored(&mut self) -> Option<Arc<dyn StoredImage>> {
+        self.stored.take()
     }
 
     /// Says that the present [`bytes`](Self::bytes) are not an encoded image but the pixels of an image of this size:
@@ -196,6 +218,7 @@ impl<'a> Sample<'a> {
         match self.image() {
             Input::Encoded(bytes) => bytes.into(),
             Input::Pixels(pixels) => pixels.to_pnm().into(),
+            Input::Stored(_) => Cow::default(),
         }
     }
 

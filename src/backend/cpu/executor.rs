@@ -5,7 +5,7 @@ use super::output::Output;
 use super::resample;
 use super::values::{ValueOutput, ValueRunner};
 use crate::backend::{Decoded, Twice, WorkStats};
-use crate::decode::{DecodeOptions, Decoder, Header, Input, Pixels, PriorKnowledge};
+use crate::decode::{DecodeOptions, Decoder, Header, Input, Pixels, PriorKnowledge, all_bands};
 use crate::error::{Error, Result};
 use crate::ops::CpuPass;
 use crate::ops::affine_warp::SampledView;
@@ -114,6 +114,7 @@ impl Executor {
                 image.shrink(KEEP_PX);
                 Ok((rgb, by_cpu(knew)))
             }
+            Input::Stored(_) => Err(in_parts()),
         }
     }
 
@@ -147,6 +148,10 @@ impl Executor {
         let knew = match image {
             Input::Encoded(bytes) if header.kind == wanted.kind => {
                 decoder.decode_planes(bytes, header, part, None, how, &mut values.current)?
+            }
+            Input::Stored(image) if header.kind == wanted.kind => {
+                image.decode(part, all_bands(header.kind), &mut values.current)?;
+                PriorKnowledge::Nothing
             }
             _ => {
                 let message = format!("the image has {}, and the pipeline's images have {}", header.kind, wanted.kind);
@@ -235,6 +240,7 @@ impl Executor {
                 pixels.to_image(part, current)?;
                 PriorKnowledge::Nothing
             }
+            Input::Stored(_) => return Err(in_parts()),
         };
         Ok((start.elapsed(), knew))
     }
@@ -361,6 +367,11 @@ impl StageRunner {
         };
         resample::resample(view, &self.current, resampling, part, &mut self.scratch, &mut emit);
     }
+}
+
+/// The error for an image that is read in parts, which RGB pipelines do not ask for.
+fn in_parts() -> Error {
+    Error::unfit("decode", "an image that is read in parts cannot be read as RGB".to_owned())
 }
 
 /// Whether a plan changes the decoded image where it is.

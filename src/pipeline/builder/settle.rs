@@ -132,8 +132,7 @@ impl PipelineBuilder {
                     name: source.name(0).into_owned(),
                     source: Box::new(error),
                 };
-                let header =
-                    self.opening.header(decode::Input::Encoded(&first), u64::MAX).map_err(failed)?;
+                let header = self.opening.header(decode::Input::Encoded(&first), u64::MAX).map_err(failed)?;
                 self.pixels.values_of(&header, self.max_value)
             }
             _ => self.pixels.values(self.max_value),

@@ -4,10 +4,13 @@
 
 // Integers, single floats as IEEE 754 fixes them, and sine and cosine from `libm` are the same on every machine.
 
+mod bands;
 mod detection;
 mod scene;
 #[cfg(test)]
 mod tests;
+
+pub use bands::{BANDS, write_bands};
 
 use detection::KINDS;
 use scene::{Look, Noise, Object, size};

@@ -68,6 +68,7 @@ pub use bands::join_bands;
 pub use entry_point_store::{EntryPointStore, EntryPointUsage};
 pub use jpeg::{DecodeOptions, PriorKnowledge};
 pub use pack_key::PackKey;
+pub use pixels::StoredImage;
 pub use probe::probe;
 pub use restarts::{indexed, is_indexed};
 
@@ -89,6 +90,8 @@ pub use pixels::{Input, Pixels};
 pub use pnm::written as pnm_header;
 #[doc(hidden)]
 pub use reason::Reason;
+#[doc(hidden)]
+pub use stored::all_bands;
 #[doc(hidden)]
 pub use window::DecodeWindow;
 

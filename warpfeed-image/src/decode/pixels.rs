@@ -6,6 +6,7 @@ use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
 use crate::planes::{PixelKind, Planes};
 use crate::raster::{Image, Pixel, Rect, Size};
+use std::fmt;
 
 /// An image to be decoded, or its pixels.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +15,27 @@ pub enum Input<'a> {
     Encoded(&'a [u8]),
     /// Pixels, which need no decoding.
     Pixels(Pixels<'a>),
+    /// An image that is read when a part of it is wanted.
+    Stored(&'a dyn StoredImage),
+}
+
+/// An image of which only the wanted parts are read: a large file, an array in chunks. Several threads may read it at
+/// once.
+pub trait StoredImage: fmt::Debug + Send + Sync {
+    /// Size and kind of the image.
+    fn header(&self) -> &Header;
+
+    /// Reads the channels `bands` of the rectangle `part`, and makes `out` this part.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the data are damaged, or cannot be read.
+    fn decode(&self, part: Rect, bands: &[u16], out: &mut Planes) -> Result<()>;
+
+    /// Number of bytes that reading all of it takes, as far as it is known.
+    fn len_bytes(&self) -> u64 {
+        let header = self.header();
+        header.kind.len_bytes(header.size.area_px())
+    }
 }
 
 impl<'a> Input<'a> {
@@ -34,6 +56,7 @@ impl<'a> Input<'a> {
         match self {
             Self::Encoded(bytes) => probe(bytes),
             Self::Pixels(pixels) => Ok(pixels.header()),
+            Self::Stored(image) => Ok(image.header().clone()),
         }
     }
 }

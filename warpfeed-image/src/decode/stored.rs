@@ -60,7 +60,7 @@ const ALL_BANDS: [u16; MAX_CHANNELS as usize] = {
 };
 
 /// The numbers of all channels of an image.
-pub(super) fn all_bands(kind: PixelKind) -> &'static [u16] {
+pub fn all_bands(kind: PixelKind) -> &'static [u16] {
     &ALL_BANDS[..usize::from(kind.channels)]
 }
 
