@@ -185,7 +185,7 @@ impl<'a> Trial<'a> {
         let ops = &self.contract.operations;
         let mut causes: Vec<(usize, String)> = hypothesis.changes.iter().map(|change| change.text(ops)).collect();
         if let Some(text) = line.difference(self.contract, hypothesis.is_reversed()) {
-            let at = ops.iter().position(|op| matches!(op, Op::Normalize(_)));
+            let at = ops.iter().position(|op| matches!(op, Op::Normalize(_) | Op::ToFloat(_)));
             causes.push((at.map_or(ops.len() + 1, |at| at + 1), text));
         }
         if causes.is_empty() {

@@ -204,7 +204,7 @@ impl Contract {
         options: &PreprocessorOptions,
         tolerance: f64,
     ) -> Result<Option<String>> {
-        let normalized = self.operations.iter().position(|op| matches!(op, Op::Normalize(_)));
+        let normalized = self.operations.iter().position(|op| matches!(op, Op::Normalize(_) | Op::ToFloat(_)));
         for done in 0..=self.operations.len() {
             let name = format!("{}.{done}", probe.stem());
             let Some(output) = outputs::read(folder, &name, Layout::Nhwc)? else { continue };

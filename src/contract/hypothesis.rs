@@ -166,7 +166,7 @@ impl Hypothesis {
                 }
             }
             let step = match (op, how, cut) {
-                (Op::Normalize(_), ..) => continue,
+                (Op::Normalize(_) | Op::ToFloat(_), ..) => continue,
                 _ if left_out => continue,
                 (Op::Resize(resize), Some(how), _) => Step::Resampled(how, resize),
                 (op, _, Some((rounded_down, shift))) => Step::Cut { op, rounded_down, shift },
@@ -195,7 +195,7 @@ enum Step {
 /// All changes to operations that are tried.
 pub(super) fn changes(ops: &[Op]) -> Vec<Change> {
     let mut changes = vec![Change::Reversed];
-    let count = ops.iter().take_while(|op| !matches!(op, Op::Normalize(_))).count();
+    let count = ops.iter().take_while(|op| !matches!(op, Op::Normalize(_) | Op::ToFloat(_))).count();
     let crop = ops.iter().find_map(|op| match op {
         Op::CenterCrop(crop) => Some(crop.width.min(crop.height)),
         _ => None,

@@ -132,7 +132,7 @@ pub(super) fn one_effect(transforms: &[Transform]) -> SizeEffect {
 
 pub(super) fn validate_nested(transforms: &[Transform]) -> Result<()> {
     transforms.iter().try_for_each(|transform| match transform {
-        Transform::Explicit(Op::Normalize(_)) => Err(Error::parameter(
+        Transform::Explicit(Op::Normalize(_) | Op::ToFloat(_)) => Err(Error::parameter(
             "normalize",
             "place",
             "outside one_of, maybe, repeat, by_epoch and random_order",

@@ -4,6 +4,7 @@ use super::blend::blend;
 use super::check::within;
 use super::descriptors::{MixSample, SourceImage, TargetImage};
 use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::values::PixelValues;
 use super::{CpuPass, Crop, Equalize, Fill, Hflip, Invert, Op, Operation, Pass, Primitive, Reach, Sharpness, crop};
 use crate::error::{Error, Result};
 use crate::os::memory;
@@ -114,10 +115,10 @@ impl Operation for WeightedSum {
             within(Self::NAME, parameter, share, 0.0..=1.0)?;
         }
         self.chains.iter().flat_map(|chain| &chain.ops).try_for_each(|op| match op {
-            Op::Normalize(_) | Op::WeightedSum(_) | Op::Custom(_) => {
+            Op::Normalize(_) | Op::ToFloat(_) | Op::WeightedSum(_) | Op::Custom(_) => {
                 Err(Error::parameter(Self::NAME, "chains", "operations on 8-bit images, not sums of sums", op.name()))
             }
-            op => op.validate(),
+            op => op.validate().and_then(|()| op.takes(&PixelValues::RGB8)),
         })
     }
 

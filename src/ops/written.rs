@@ -1,6 +1,5 @@
 //! Transforms in JSON. Errors name the place and the cause.
 
-use super::Op;
 use super::transform::{Tagged, Transform};
 use crate::error::{Error, Result};
 use crate::os::file;
@@ -206,7 +205,7 @@ impl From<Vec<Transform>> for TransformFile {
 }
 
 fn is_normalize(transform: &Transform) -> bool {
-    matches!(transform, Transform::Explicit(Op::Normalize(_)))
+    transform.explicit().is_some_and(|op| op.normalization().is_some())
 }
 
 /// The written form of a range: `[low, high]`.

@@ -197,6 +197,18 @@ presets! {
     Yolo = "yolo", ULTRALYTICS_TRAINING, "Training of Ultralytics' YOLO on squares of 640, 100 epochs";
     /// Evaluation of Ultralytics' YOLO on squares: letterbox 640; values of 0 to 1.
     YoloEval = "yolo-eval", ULTRALYTICS, "Evaluation of Ultralytics' YOLO on squares of 640";
+    /// Training on satellites' images, as SSL4EO-S12's and EuroSAT's: random resized crop 224 of 20 to 100 % of the area,
+    /// flips; values divided by [`max_value`](crate::PipelineBuilder::max_value), which is 10,000 for Sentinel-2. It takes
+    /// any number of bands ([`pixels`](crate::PipelineBuilder::pixels)).
+    Satellite = "satellite", None, "Training on satellites' images of any number of bands";
+    /// Evaluation of the same: shorter side 256, center crop 224.
+    SatelliteEval = "satellite-eval", None, "Evaluation of the same";
+    /// Training on X-rays, as TorchXRayVision's: the central square, 224; rotation by up to 45 degrees, moves by up to 15
+    /// %, scales of 0.85 to 1.15; values from -1,024 to 1,024. It takes 16 bits
+    /// ([`pixels`](crate::PipelineBuilder::pixels)); [`max_value`](crate::PipelineBuilder::max_value) is 4,095 for 12 bits.
+    XRay = "xray", None, "Training on X-rays of 8 or 16 bits";
+    /// Evaluation of the same, without rotation, moves and scales.
+    XRayEval = "xray-eval", None, "Evaluation of the same";
 }
 
 impl Preset {
@@ -237,6 +249,10 @@ impl Preset {
             Self::DetrEval => detection::detr_eval(),
             Self::Yolo => detection::yolo(),
             Self::YoloEval => detection::yolo_eval(),
+            Self::Satellite => published::satellite(),
+            Self::SatelliteEval => published::satellite_eval(),
+            Self::XRay => published::xray(true),
+            Self::XRayEval => published::xray(false),
             Self::Dino => return published::dino(),
             Self::SimClr => return published::simclr(),
         };

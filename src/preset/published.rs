@@ -3,12 +3,12 @@
 use super::normalize;
 use crate::ops::transform::{
     Transform, color_jitter, maybe, random_erasing, random_gaussian_blur, random_grayscale, random_horizontal_flip,
-    random_resized_crop, three_augment,
+    random_resized_crop, random_vertical_flip, three_augment,
 };
 use crate::ops::written::WrittenView;
 use crate::ops::{
-    CenterCrop, ErasingNoise, Interpolation, Normalize, RandomErasing, RandomPillowGaussianBlur, RandomResizedCrop,
-    RandomSolarize, Resize, TimmAugment, TransformFile, TrivialAugment,
+    CenterCrop, ErasingNoise, Interpolation, Normalize, RandomAffine, RandomErasing, RandomPillowGaussianBlur,
+    RandomResizedCrop, RandomSolarize, Resize, TimmAugment, ToFloat, TransformFile, TrivialAugment,
 };
 
 /// Resizes the shorter side, then cuts out the center, 224 pixels wide and high.
@@ -102,4 +102,25 @@ pub(super) fn simclr_eval() -> Vec<Transform> {
     ops.pop();
     ops.push(values());
     ops
+}
+
+/// SSL4EO-S12's crops and flips (<https://arxiv.org/abs/2211.07044>), without its color jitter, which has no meaning for 13 bands.
+pub(super) fn satellite() -> Vec<Transform> {
+    let crop = RandomResizedCrop::new(224).scale(0.2..=1.0);
+    vec![crop.into(), random_horizontal_flip(0.5), random_vertical_flip(0.5), ToFloat.into()]
+}
+
+pub(super) fn satellite_eval() -> Vec<Transform> {
+    vec![Resize::shorter_side(256).into(), CenterCrop::new(224).into(), ToFloat.into()]
+}
+
+/// TorchXRayVision's (<https://github.com/mlmed/torchxrayvision>). Values of 0 to 1 become `(2 v - 1) * 1024`.
+pub(super) fn xray(train: bool) -> Vec<Transform> {
+    let mut all: Vec<Transform> = vec![Resize::shorter_side(224).into(), CenterCrop::new(224).into()];
+    if train {
+        let moves = RandomAffine::new(-45.0..=45.0).translate([0.15, 0.15]).scale(0.85..=1.15);
+        all.push(moves.into());
+    }
+    all.push(Normalize::new(0.5, 1.0 / 2048.0).into());
+    all
 }

@@ -251,7 +251,11 @@ fn evaluation(subject: &Subject, settings: &WorkersSettings, images: &Input, wor
     let ops = if settings.ops.iter().all(|op| matches!(op, Transform::Explicit(_))) {
         settings.ops.clone()
     } else {
-        let normalize = settings.ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize(_)))).cloned();
+        let normalize = settings
+            .ops
+            .iter()
+            .filter(|op| matches!(op, Transform::Explicit(Op::Normalize(_) | Op::ToFloat(_))))
+            .cloned();
         // As published for ImageNet: a margin of an eighth around the evaluated part.
         let Size { width, height } = size;
         let shorter_px = (width.max(height) * 8).div_ceil(7);
