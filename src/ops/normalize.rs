@@ -2,7 +2,7 @@
 
 use super::kernel::{CallRecorder, Kernel};
 use super::values::PixelValues;
-use super::{ChannelNumbers, CpuPass, Finish, Operation, Pass, Primitive, Reach, check};
+use super::{ChannelNumbers, CpuPass, Finish, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,16 @@ impl Normalize {
         vec![Self::new([0.5; 3], [0.2; 3])]
     }
 
+    fn wrong_mean(&self) -> Error {
+        let expected = format!("numbers from -{MAX_MEAN} to {MAX_MEAN}, for values of 0 to 1");
+        Error::parameter(Self::NAME, "mean", expected, format!("{:?}", self.mean))
+    }
+
+    fn wrong_std(&self) -> Error {
+        let expected = format!("numbers above 0, up to {MAX_STD}, for values of 0 to 1");
+        Error::parameter(Self::NAME, "std", expected, format!("{:?}", self.std))
+    }
+
     fn misplaced(&self) -> Error {
         let expected = "after every operation on 8-bit pixels, only erase may follow";
         Error::parameter(Self::NAME, "place", expected, "an operation on 8-bit pixels")
@@ -49,10 +59,11 @@ impl Normalize {
 
 impl Operation for Normalize {
     fn validate(&self) -> Result<()> {
-        check::finite(Self::NAME, "mean", self.mean)?;
-        check::finite(Self::NAME, "std", self.std)?;
-        if !self.std.as_slice().iter().all(|v| *v > 0.0) {
-            return Err(Error::parameter(Self::NAME, "std", "numbers above 0", format!("{:?}", self.std)));
+        if !self.mean.as_slice().iter().all(|v| v.is_finite()) {
+            return Err(self.wrong_mean());
+        }
+        if !self.std.as_slice().iter().all(|v| *v > 0.0 && v.is_finite()) {
+            return Err(self.wrong_std());
         }
         Ok(())
     }
@@ -64,12 +75,10 @@ impl Operation for Normalize {
             return Ok(());
         }
         if !self.mean.as_slice().iter().all(|v| v.abs() <= MAX_MEAN) {
-            let expected = format!("numbers from -{MAX_MEAN} to {MAX_MEAN}, for values of 0 to 1");
-            return Err(Error::parameter(Self::NAME, "mean", expected, format!("{:?}", self.mean)));
+            return Err(self.wrong_mean());
         }
         if !self.std.as_slice().iter().all(|v| *v <= MAX_STD) {
-            let expected = format!("numbers above 0, up to {MAX_STD}, for values of 0 to 1");
-            return Err(Error::parameter(Self::NAME, "std", expected, format!("{:?}", self.std)));
+            return Err(self.wrong_std());
         }
         Ok(())
     }

@@ -71,7 +71,7 @@ pub fn jpeg(width: u32, height: u32, seed: u64) -> Vec<u8> {
 
 /// Options for results as operations make them: bytes `[1, H, W, 3]`, or, if `ops` normalize, f32 `[1, 3, H, W]`.
 pub fn as_made(ops: &[Op]) -> ApplyOptions {
-    let normalize = ops.iter().any(|op| matches!(op, Op::Normalize(_)));
+    let normalize = ops.iter().any(|op| matches!(op, Op::Normalize(_) | Op::ToFloat(_)));
     let (dtype, layout) = if normalize { (DType::F32, Layout::Nchw) } else { (DType::U8, Layout::Nhwc) };
     ApplyOptions::default().dtype(dtype).layout(layout)
 }

@@ -114,7 +114,7 @@ fn operation(random: &mut Random, size: Size) -> Op {
         // Whatever there is, so that no operation is forgotten here.
         _ => {
             let mut examples = Op::examples(size);
-            examples.retain(|op| !matches!(op, Op::Normalize(_)));
+            examples.retain(|op| !matches!(op, Op::Normalize(_) | Op::ToFloat(_)));
             examples.swap_remove(random.within(0, examples.len() as u32 - 1) as usize)
         }
     }

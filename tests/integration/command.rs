@@ -245,7 +245,7 @@ fn all_transforms_are_listed() {
         // Those that come after normalize, that which needs larger images, those which a transform draws with another
         // sample, and those which need masks.
         let other =
-            ["normalize", "erase", "random_erasing", "corner_crop", "mix_up", "copy_paste", "random_copy_paste"];
+            ["normalize", "to_float", "erase", "random_erasing", "corner_crop", "mix_up", "copy_paste", "random_copy_paste"];
         let name = entry["name"].as_str().unwrap();
         if !other.contains(&name) && name != "yolo_copy_paste" {
             stdout(&["run", images(), "--limit", "1", "--transforms", path(&file)]);
@@ -552,7 +552,8 @@ fn apply_says_what_is_wrong_with_the_operations() {
         (r#"[{"op": "rotate", "degrees": 5, "speed": 1}]"#, &["unknown field `speed`", "interpolation"]),
         (r#"[{"op": "rotate", "degrees": 5, "interpolation": "cubic"}]"#, &["`cubic`", "nearest"]),
         (r#"[{"op": "rotate", "degrees": 5, "interpolation": "lanczos"}]"#, &["nearest, bilinear or bicubic"]),
-        (r#"[{"op": "rotate", "degrees": 5, "fill": [1, 2, 300]}]"#, &["0 to 255", "edge"]),
+        (r#"[{"op": "rotate", "degrees": 5, "fill": [1, 2, 300]}]"#, &["fill must be numbers from 0 to 255"]),
+        (r#"[{"op": "rotate", "degrees": 5, "fill": "red"}]"#, &["0 to 255", "edge"]),
         (r#"[{"op": "resize", "width": 5}]"#, &["width and height, or size"]),
         (r#"[{"op": "resize", "width": 0, "height": 5}]"#, &["1 to 65535"]),
         (r#"[{"op": "gaussian_blur", "kernel": 4, "sigma": 1}]"#, &["odd"]),

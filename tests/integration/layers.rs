@@ -28,6 +28,7 @@ const MODULES: &[(&str, &str)] = &[
     ("targets", "error fields output"),
     ("ops", "error fields interpolation os rng targets"),
     ("plan", "error ops"),
+    ("pixels", "error ops"),
     ("mix", "error rng targets"),
     // Samples, and the order that they come in.
     ("order", "device error os rng"),
@@ -38,13 +39,13 @@ const MODULES: &[(&str, &str)] = &[
     ("tensor", "cuda device error fields mix os output targets"),
     ("backend", "cuda device error fields mix ops os plan source targets tensor trace"),
     // What a program builds and calls.
-    ("apply", "backend device error fields ops options os plan tensor"),
+    ("apply", "backend device error fields ops options os pixels plan tensor"),
     ("preset", "error fields mix ops targets"),
-    ("preprocess", "apply backend device error fields ops os plan preset tensor"),
+    ("preprocess", "apply backend device error fields ops os pixels plan preset tensor"),
     ("contract", "apply error hex ops os output plan preprocess preset tensor"),
     (
         "pipeline",
-        "apply backend device error fields hex mix ops options order os plan preprocess preset rng sampler source targets tensor trace",
+        "apply backend device error fields hex mix ops options order os pixels plan preprocess preset rng sampler source targets tensor trace",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),

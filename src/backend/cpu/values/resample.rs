@@ -99,23 +99,66 @@ fn horizontal<T: Number>(input: &Planes, columns: &Taps<T::Weight>, first: u32, 
         widest(
             #[inline(always)]
             || {
-                for (x, lanes) in lanes.iter_mut().enumerate() {
-                    *lanes = rows.map(|row| row[x].wide());
-                }
-                for x in 0..width {
-                    let (first, weights) = columns.of(x);
-                    let mut sums = [T::START; LANES];
-                    for (values, weight) in lanes[first - start..][..weights.len()].iter().zip(weights) {
-                        for (sum, value) in sums.iter_mut().zip(values) {
-                            *sum = T::add(*sum, *value, *weight);
-                        }
-                    }
-                    for (lane, sum) in sums[..count].iter().enumerate() {
-                        to[lane * width + x] = T::of_sum(*sum);
-                    }
-                }
+                turned(&rows, &mut lanes);
+                horizontal_rows::<T>(&lanes, columns, start, width, to);
             },
         );
+    }
+}
+
+/// Puts the values of rows at one place next to each other.
+#[inline(always)]
+fn turned<T: Number>(rows: &[&[T]; LANES], lanes: &mut [[T::Wide; LANES]]) {
+    let (blocks, rest) = lanes.as_chunks_mut::<LANES>();
+    let mut at = 0;
+    for block in blocks {
+        let mut values = [[T::default(); LANES]; LANES];
+        for lane in 0..LANES {
+            let Some(row) = rows[lane][at..].first_chunk::<LANES>() else { return };
+            values[lane] = *row;
+        }
+        for x in 0..LANES {
+            for lane in 0..LANES {
+                block[x][lane] = values[lane][x].wide();
+            }
+        }
+        at += LANES;
+    }
+    for (x, lanes) in (at..).zip(rest) {
+        for lane in 0..LANES {
+            lanes[lane] = rows[lane][x].wide();
+        }
+    }
+}
+
+/// Resizes rows whose values at one place are next to each other, as many as `to` has.
+#[inline(always)]
+fn horizontal_rows<T: Number>(
+    lanes: &[[T::Wide; LANES]],
+    columns: &Taps<T::Weight>,
+    start: usize,
+    width: usize,
+    to: &mut [T],
+) {
+    let count = to.len() / width;
+    for first_x in (0..width).step_by(LANES) {
+        let wide = LANES.min(width - first_x);
+        let mut made = [[T::default(); LANES]; LANES];
+        for x in 0..wide {
+            let (first, weights) = columns.of(first_x + x);
+            let mut sums = [T::START; LANES];
+            for (values, weight) in lanes[first - start..][..weights.len()].iter().zip(weights) {
+                for lane in 0..LANES {
+                    sums[lane] = T::add(sums[lane], values[lane], *weight);
+                }
+            }
+            for lane in 0..LANES {
+                made[lane][x] = T::of_sum(sums[lane]);
+            }
+        }
+        for lane in 0..count {
+            to[lane * width + first_x..][..wide].copy_from_slice(&made[lane][..wide]);
+        }
     }
 }
 
@@ -144,11 +187,13 @@ fn vertical_row<'a, T: Number>(row: impl Fn(usize) -> &'a [T], weights: &[T::Wei
         let mut sums = [T::START; STEP];
         for (tap, weight) in weights.iter().enumerate() {
             let Some(values) = row(tap)[at..].first_chunk::<STEP>() else { return };
-            for (sum, value) in sums.iter_mut().zip(values) {
-                *sum = T::add(*sum, value.wide(), *weight);
+            for lane in 0..STEP {
+                sums[lane] = T::add(sums[lane], values[lane].wide(), *weight);
             }
         }
-        *step = sums.map(T::of_sum);
+        for lane in 0..STEP {
+            step[lane] = T::of_sum(sums[lane]);
+        }
         at += STEP;
     }
     for to in rest {
