@@ -244,8 +244,16 @@ fn all_transforms_are_listed() {
             transforms(&format!("[{}, {{\"op\": \"center_crop\", \"width\": 8, \"height\": 8}}]", entry["written"]));
         // Those that come after normalize, that which needs larger images, those which a transform draws with another
         // sample, and those which need masks.
-        let other =
-            ["normalize", "to_float", "erase", "random_erasing", "corner_crop", "mix_up", "copy_paste", "random_copy_paste"];
+        let other = [
+            "normalize",
+            "to_float",
+            "erase",
+            "random_erasing",
+            "corner_crop",
+            "mix_up",
+            "copy_paste",
+            "random_copy_paste",
+        ];
         let name = entry["name"].as_str().unwrap();
         if !other.contains(&name) && name != "yolo_copy_paste" {
             stdout(&["run", images(), "--limit", "1", "--transforms", path(&file)]);

@@ -332,3 +332,34 @@ fn files_of_bands_are_one_image() {
     assert!(error(&["B02", "B12"]).contains("patch without B12"), "{}", error(&["B02", "B12"]));
     assert!(error(&["B05"]).contains("_ or -"));
 }
+
+#[test]
+fn a_part_has_the_values_of_the_whole() {
+    let options = ApplyOptions::default().device(Device::Cpu).pixels(Pixels::Own);
+    let mut tried = 0;
+    for (size, channels) in [((37, 29), 1), ((64, 50), 5)] {
+        for (file, options) in [
+            (words(3, size, channels), options.dtype(DType::U16).layout(Layout::Nhwc)),
+            (floats(size, channels), options.dtype(DType::F32).layout(Layout::Nhwc)),
+        ] {
+            let make = |ops: &[Op]| apply(&file, ops, &options);
+            for op in Op::examples(Size::new(size.0 as u32, size.1 as u32)) {
+                if matches!(op, Op::Normalize(_) | Op::ToFloat(_)) {
+                    continue;
+                }
+                let Ok(whole) = make(std::slice::from_ref(&op)) else { continue };
+                let [_, height, width, channels] = whole.shape();
+                let (x, y) = (width / 3, height / 4);
+                let part = Size::new((width - x) as u32 / 2 + 1, (height - y) as u32 / 3 + 1);
+                let made = make(&[op.clone(), Crop::new(x as i32, y as i32, part).into()]).unwrap();
+                let bytes = options.dtype.size_bytes() * channels;
+                let row =
+                    |y: usize| &whole.as_bytes().unwrap()[(y * width + x) * bytes..][..part.width as usize * bytes];
+                let want: Vec<u8> = (y..y + part.height as usize).flat_map(|y| row(y).to_vec()).collect();
+                assert!(made.as_bytes().unwrap() == want, "{op:?}, {} of {width} x {height}", options.dtype);
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 150, "{tried}");
+}
