@@ -85,7 +85,8 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `webp` (default) | WebP images; without it they are bad samples |
+//! | `tiff` (default), `webp` (default) | TIFF and WebP images; without them they are bad samples |
+//! | `zstd` | TIFF images with Zstandard compression |
 //! | `cloud` | shards at `http://`, `https://`, `s3://`, `gs://` and `az://` |
 //! | `parquet` | Parquet files of images, as Hugging Face publishes data sets |
 //! | `candle` | batches as tensors of candle 0.11 (`Tensor::into_candle`, `Batch::into_candle`), on the CPU without a copy |

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MAX_KINDS: usize = 16;
 
 /// Endings of images that are not read.
-const OTHER_IMAGES: [&str; 9] = [".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2", ".jxl", ".tif", ".tiff"];
+const OTHER_IMAGES: [&str; 7] = [".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2", ".jxl"];
 
 /// Ends the name of the kind of images that lie next to class folders.
 const BESIDE: &str = "beside the class folders";

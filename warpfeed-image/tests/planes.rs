@@ -1,5 +1,10 @@
 //! Images with their own element type and channels.
 
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use warpfeed_image::decode::DecodeOptions;
 use warpfeed_image::planes::{Element, PixelKind, Planes};
 use warpfeed_image::{
@@ -56,4 +61,93 @@ fn parts_and_channels_that_do_not_exist_are_refused() {
     assert!(refused(Rect { x: 1, ..whole }, None) && refused(Rect { height: 0, ..whole }, None));
     assert!(refused(whole, Some(&[3])) && refused(whole, Some(&[])) && refused(whole, Some(&[0; 65])));
     assert_eq!(planes(&bytes, whole, Some(&[0; 64])).unwrap().kind().channels, 64);
+}
+
+/// The bits of the half that has exactly this value.
+fn half_bits(value: f32) -> u16 {
+    let magnitude = value.abs();
+    let bits = if magnitude < 2_f32.powi(-14) {
+        (magnitude * 2_f32.powi(24)) as u16
+    } else {
+        ((magnitude.to_bits() >> 13) - (112 << 10)) as u16
+    };
+    bits | u16::from(value.is_sign_negative()) << 15
+}
+
+/// The digest of the values in the form [height, width, channel] and in the type that the file has.
+fn digest(planes: &Planes, dtype: &str) -> String {
+    let (area, channels) = (planes.size().area_px() as usize, usize::from(planes.kind().channels));
+    let places = (0..area).flat_map(|i| (0..channels).map(move |channel| channel * area + i));
+    let bytes: Vec<u8> = match (planes.kind().element, dtype) {
+        (Element::U8, _) => places.map(|at| planes.values::<u8>()[at]).collect(),
+        (Element::U16, _) => places.flat_map(|at| planes.values::<u16>()[at].to_le_bytes()).collect(),
+        (Element::F32, "int8") => places.flat_map(|at| (planes.values::<f32>()[at] as i8).to_le_bytes()).collect(),
+        (Element::F32, "int16") => places.flat_map(|at| (planes.values::<f32>()[at] as i16).to_le_bytes()).collect(),
+        (Element::F32, "float16") => {
+            places.flat_map(|at| half_bits(planes.values::<f32>()[at]).to_le_bytes()).collect()
+        }
+        (Element::F32, _) => places.flat_map(|at| planes.values::<f32>()[at].to_le_bytes()).collect(),
+    };
+    Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Files of all types and layouts, odd and damaged ones among them: each is right, or refused with a remedy. The table
+/// of results is printed.
+#[test]
+#[ignore = "needs WARPFEED_SHARED, a folder with reference/; scripts/test runs it where that is set"]
+fn reference_files_are_right_or_refused() {
+    let shared = PathBuf::from(std::env::var_os("WARPFEED_SHARED").expect("WARPFEED_SHARED names a folder"));
+    let folder = shared.join("reference/dtypes");
+    let (mut wrong, mut decoder) = (Vec::new(), Decoder::new().unwrap());
+    for line in fs::read_to_string(folder.join("files.jsonl")).unwrap().lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let [name, kind] = ["file", "kind"].map(|key| case[key].as_str().unwrap());
+        let path = folder.join(name);
+        // Zarr arrays are folders.
+        if path.is_dir() {
+            continue;
+        }
+        let bytes = fs::read(&path).unwrap();
+        let start = Instant::now();
+        let mut read = || -> Result<Planes> {
+            let header = probe(&bytes)?;
+            let (mut planes, part) = (Planes::default(), Rect::full(header.size));
+            decoder.decode_planes(&bytes, &header, part, None, DecodeOptions::default(), &mut planes)?;
+            Ok(planes)
+        };
+        let result = read();
+        let (elapsed, want) = (start.elapsed(), &case["want"]);
+        let text = match &result {
+            Ok(planes) => {
+                let size = planes.size();
+                let shape = serde_json::json!([size.height, size.width, planes.kind().channels]);
+                let is_right = !want.is_null()
+                    && shape == want["shape"]
+                    && digest(planes, want["dtype"].as_str().unwrap()) == want["sha256"].as_str().unwrap();
+                let text = if is_right {
+                    "right"
+                } else if want.is_null() {
+                    "values"
+                } else {
+                    "other values"
+                };
+                format!("{text}: {} of {size}", planes.kind())
+            }
+            Err(error) => error.to_string(),
+        };
+        println!("{kind:3} | {name} | {text} | {elapsed:.1?}");
+        let refused = result.as_ref().is_err_and(|error| error.to_string().contains("not supported: "));
+        let is_good = match kind {
+            "ok" => text.starts_with("right") || refused,
+            "bad" => result.is_err(),
+            // A palette gives its colors, not its indices.
+            _ => text.starts_with("right") || result.is_err() || want.is_null() || name.contains("palette"),
+        };
+        let is_good =
+            is_good && result.map_or_else(|error| error.is_bad_image() || text.contains("feature `zstd`"), |_| true);
+        if !is_good || elapsed > Duration::from_secs(1) {
+            wrong.push(format!("{name}: {text}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

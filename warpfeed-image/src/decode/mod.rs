@@ -1,4 +1,4 @@
-//! From a file's bytes to pixels: JPEG, PNG, WebP, PNM and NPY, the whole image or a part.
+//! From a file's bytes to pixels: JPEG, PNG, WebP, PNM, NPY and TIFF, the whole image or a part.
 //!
 //! Pixels must be Pillow's: accurate integer DCT, fancy upsampling, Pillow's CMYK. Pure-Rust decoders differ slightly,
 //! so mozjpeg-sys builds libjpeg's code. We use its internals, so its version is fixed. libjpeg's inverse DCTs differ
@@ -46,6 +46,7 @@ mod lanes;
 mod lossless;
 mod lossless_jpeg;
 mod npy;
+mod npz;
 #[cfg(any(test, feature = "testing"))]
 pub mod oddities;
 mod pack_key;
@@ -58,6 +59,8 @@ mod reason;
 mod restarts;
 mod shared_folder;
 mod stored;
+#[cfg(feature = "tiff")]
+mod tiff;
 #[cfg(feature = "webp")]
 mod webp;
 mod window;
@@ -117,15 +120,20 @@ pub enum Format {
     Pnm,
     /// An array in NumPy's .npy format: [H, W] or [H, W, C].
     Npy,
+    /// An archive in NumPy's .npz format: its only array, or the one that is named `arr_0` or `image`.
+    Npz,
+    /// TIFF or BigTIFF, the first page that is no thumbnail.
+    Tiff,
     /// Several files as one image ([`join_bands`]).
     Bands,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: &'static [Self] = &[Self::Jpeg, Self::Png, Self::WebP, Self::Pnm, Self::Npy, Self::Bands];
+    pub const ALL: &'static [Self] =
+        &[Self::Jpeg, Self::Png, Self::WebP, Self::Pnm, Self::Npy, Self::Npz, Self::Tiff, Self::Bands];
 
-    /// The format's name: `JPEG`, `PNG`, `WebP`, `PNM` or `NPY`.
+    /// The format's name: `JPEG`, `PNG`, `WebP`, `PNM`, `NPY`, `NPZ` or `TIFF`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -134,6 +142,8 @@ impl Format {
             Self::WebP => "WebP",
             Self::Pnm => "PNM",
             Self::Npy => "NPY",
+            Self::Npz => "NPZ",
+            Self::Tiff => "TIFF",
             Self::Bands => "bands",
         }
     }
@@ -151,6 +161,8 @@ impl Format {
             Self::WebP => &["webp"],
             Self::Pnm => &["pgm", "ppm"],
             Self::Npy => &["npy"],
+            Self::Npz => &["npz"],
+            Self::Tiff => &["tif", "tiff"],
             Self::Bands => &["bands"],
         }
     }
@@ -158,7 +170,7 @@ impl Format {
     /// Whether files of this format hold arrays, of images or of anything else.
     #[must_use]
     pub const fn is_array(self) -> bool {
-        matches!(self, Self::Npy)
+        matches!(self, Self::Npy | Self::Npz)
     }
 
     /// The format of files whose names have this ending, without the dot and in lower or upper case.
@@ -202,6 +214,8 @@ pub struct Header {
     pub process: u8,
     /// Offset of the data of a JPEG's first scan, or of the pixels of a PNM or NPY file.
     pub scan_offset_bytes: usize,
+    /// Whether there is an alpha channel.
+    pub(crate) has_alpha: bool,
     /// Place of a JPEG's row index, after its signature.
     pub(crate) row_index: Option<Range<usize>>,
     /// Place of a JPEG's own entry points, after their signature.
@@ -218,7 +232,7 @@ impl Header {
     /// Whether the image has an alpha channel, which decoding drops.
     #[must_use]
     pub fn has_alpha(&self) -> bool {
-        matches!(self.format, Format::Png | Format::WebP) && matches!(self.components, 2 | 4)
+        self.has_alpha
     }
 
     /// Makes this the header of a draft: a JPEG is then decoded at 1/2, 1/4 or 1/8 of its size, the smallest of these
@@ -311,6 +325,8 @@ pub struct Decoder {
     planes: Planes,
     /// Memory for the pixels of an image whose channels are asked for.
     image: Image,
+    #[cfg(feature = "tiff")]
+    tiff: tiff::TiffScratch,
 }
 
 /// Memory of more bytes is not kept from one image to the next.
@@ -324,7 +340,13 @@ impl Decoder {
     /// `WARPFEED_SIMD` is not `none`, `avx2` or `avx512`.
     pub fn new() -> Result<Self> {
         crate::simd::check()?;
-        Ok(Self { jpeg: jpeg::JpegDecoder::new()?, planes: Planes::default(), image: Image::default() })
+        Ok(Self {
+            jpeg: jpeg::JpegDecoder::new()?,
+            planes: Planes::default(),
+            image: Image::default(),
+            #[cfg(feature = "tiff")]
+            tiff: tiff::TiffScratch::default(),
+        })
     }
 
     /// Decodes the rectangle `part` of an image into `out`. The pixels are those of a full decode, at less cost.
@@ -370,7 +392,15 @@ impl Decoder {
             Format::Jpeg => self.jpeg.decode(bytes, header, part, options, out),
             Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
             Format::Pnm => Pixels::of_pnm(bytes, header)?.to_image(part, out).map(|()| PriorKnowledge::Nothing),
-            Format::Npy | Format::Bands => {
+            Format::Npy | Format::Npz => {
+                npy::check_rgb(header)?;
+                let decode = if header.format == Format::Npz { npz::decode } else { npy::decode };
+                decode(bytes, header, part, stored::all_bands(header.kind), &mut self.planes)?;
+                planes_to_image(&self.planes, out);
+                self.planes.shrink(KEEP_BYTES);
+                Ok(PriorKnowledge::Nothing)
+            }
+            Format::Bands => {
                 npy::check_rgb(header)?;
                 let mut planes = std::mem::take(&mut self.planes);
                 let decoded = self.decode_planes(bytes, header, part, None, options, &mut planes);
@@ -381,6 +411,16 @@ impl Decoder {
                 self.planes = planes;
                 decoded
             }
+            #[cfg(feature = "tiff")]
+            Format::Tiff => {
+                let Self { jpeg, planes, tiff, .. } = self;
+                let decoded = tiff::decode_rgb(&bytes, header, part, jpeg, tiff, planes, out);
+                planes.shrink(KEEP_BYTES);
+                tiff.shrink(KEEP_BYTES);
+                decoded.map(|()| PriorKnowledge::Nothing)
+            }
+            #[cfg(not(feature = "tiff"))]
+            Format::Tiff => Err(probe::no_tiff()),
         }
     }
 
@@ -409,7 +449,16 @@ impl Decoder {
             Format::Png => png_planes::decode(bytes, header, part, bands, out)?,
             Format::Pnm => Pixels::of_pnm(bytes, header)?.to_planes(part, bands, out)?,
             Format::Npy => npy::decode(bytes, header, part, bands, out)?,
+            Format::Npz => npz::decode(bytes, header, part, bands, out)?,
             Format::Bands => knew = bands::decode(self, bytes, header, part, bands, options, out)?,
+            #[cfg(feature = "tiff")]
+            Format::Tiff => {
+                let decoded = tiff::decode(&bytes, header, part, bands, &mut self.jpeg, &mut self.tiff, out);
+                self.tiff.shrink(KEEP_BYTES);
+                decoded?;
+            }
+            #[cfg(not(feature = "tiff"))]
+            Format::Tiff => return Err(probe::no_tiff()),
             Format::Jpeg | Format::WebP => {
                 self.image.reserve(part.size())?;
                 if header.format == Format::Jpeg {

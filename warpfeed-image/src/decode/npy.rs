@@ -53,10 +53,8 @@ impl NpyHeader {
         let (stored, order) = value_type(descr)?;
         let (size, channels) = image_shape(&shape)?;
         let header = Self { size, channels, stored, order, is_fortran, start: start + len };
-        let needed_bytes = size.area_px().saturating_mul(header.pixel_bytes() as u64);
-        let found_bytes = len_bytes.saturating_sub(header.start as u64);
-        if found_bytes < needed_bytes {
-            return Err(bad(format!("truncated: there are {found_bytes} of {needed_bytes} bytes of values")));
+        if len_bytes < header.end() {
+            return Err(bad(format!("truncated: there are {len_bytes} of {} bytes", header.end())));
         }
         Ok(header)
     }
@@ -64,6 +62,11 @@ impl NpyHeader {
     /// The type of the values and the number of channels in [`Planes`].
     fn kind(&self) -> PixelKind {
         PixelKind { element: self.stored.element(), channels: self.channels }
+    }
+
+    /// Offset of the end of the values.
+    pub(super) fn end(&self) -> u64 {
+        self.start as u64 + self.size.area_px().saturating_mul(self.pixel_bytes() as u64)
     }
 
     fn pixel_bytes(&self) -> usize {

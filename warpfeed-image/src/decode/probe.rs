@@ -1,7 +1,7 @@
 //! Headers: size, orientation and layout of an image, without decoding it.
 
 use super::exif::{PngTexts, orientation};
-use super::{Format, Header, bands, npy, pnm};
+use super::{Format, Header, bands, npy, npz, pnm};
 use crate::error::{Error, Result};
 use crate::planes::{Element, PixelKind};
 use crate::raster::Size;
@@ -46,13 +46,38 @@ pub fn probe(bytes: &[u8]) -> Result<Header> {
         pnm(bytes).ok_or_else(|| incomplete("PNM"))?
     } else if bytes.starts_with(npy::SIGNATURE) {
         Ok(npy::NpyHeader::read(bytes, bytes.len() as u64)?.header(Format::Npy))
+    } else if npz::is_npz(bytes) {
+        npz::header(bytes)
+    } else if matches!(bytes.first_chunk(), Some(b"II*\0" | b"MM\0*" | b"II+\0" | b"MM\0+")) {
+        tiff(bytes)
     } else if bytes.starts_with(bands::SIGNATURE) {
         bands::read(bytes)
     } else if bytes.is_empty() {
         Err(Error::decode("image", "there are no bytes"))
     } else {
         let start = &bytes[..bytes.len().min(4)];
-        Err(Error::decode("image", format!("no JPEG, PNG, WebP, PNM or NPY: the bytes start with {start:02x?}")))
+        Err(Error::decode(
+            "image",
+            format!("no JPEG, PNG, WebP, PNM, NPY, NPZ or TIFF: the bytes start with {start:02x?}"),
+        ))
+    }
+}
+
+#[cfg(feature = "tiff")]
+fn tiff(bytes: &[u8]) -> Result<Header> {
+    super::tiff::header(&bytes)
+}
+
+#[cfg(not(feature = "tiff"))]
+fn tiff(_: &[u8]) -> Result<Header> {
+    Err(no_tiff())
+}
+
+#[cfg(not(feature = "tiff"))]
+pub(super) fn no_tiff() -> Error {
+    Error::Unsupported {
+        feature: "decoding TIFF in this build".to_owned(),
+        remedy: "build warpfeed with its feature `tiff`".to_owned(),
     }
 }
 
@@ -93,6 +118,7 @@ pub(super) fn header(format: Format, width: u32, height: u32) -> Header {
         rgb: false,
         process: 0,
         scan_offset_bytes: 0,
+        has_alpha: false,
         row_index: None,
         packed_points: None,
     }
@@ -210,6 +236,7 @@ fn png(bytes: &[u8]) -> Option<Result<Header>> {
     this.precision_bits = depth;
     this.kind = png_kind(color, depth);
     this.components = this.kind.channels as u8;
+    this.has_alpha = matches!(this.components, 2 | 4);
     let mut texts = PngTexts::default();
     // Of an animation Pillow reads no further than to its second image. The first may be no part of the animation.
     let (mut frames, mut has_data) = (0, false);
@@ -281,6 +308,7 @@ fn webp(bytes: &[u8]) -> Option<Result<Header>> {
     let mut this = header(Format::WebP, width, height);
     this.components = if alpha { 4 } else { 3 };
     this.kind.channels = this.components.into();
+    this.has_alpha = alpha;
     if name == b"VP8X" {
         let flags = bytes[20];
         let (mut exif, mut xmp) = (None, None);

@@ -1,0 +1,28 @@
+//! Files of which ranges of bytes are read.
+
+use crate::error::{Error, Result};
+use std::borrow::Cow;
+
+/// A file of which ranges of bytes can be read, in memory or elsewhere.
+pub(crate) trait ReadAt {
+    /// Length of the file.
+    fn len_bytes(&self) -> u64;
+
+    /// Reads `len` bytes from `offset` on. The caller has compared the range with the length.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the bytes cannot be read.
+    fn read_at(&self, offset: u64, len: usize) -> Result<Cow<'_, [u8]>>;
+}
+
+impl ReadAt for &[u8] {
+    fn len_bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Result<Cow<'_, [u8]>> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let bytes = self.get(start..).and_then(|bytes| bytes.get(..len));
+        bytes.map(Cow::Borrowed).ok_or_else(|| Error::decode("TIFF", format!("truncated: no bytes at {offset}")))
+    }
+}
