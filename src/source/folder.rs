@@ -2,7 +2,7 @@
 
 use super::metadata::Metadata;
 use super::names::alternatives;
-use super::{ReadRequest, Sample, Source, most_frequent, no_fields, no_such_sample, path_from_bytes, read_file};
+use super::{ReadRequest, Sample, Source, most_frequent, no_fields, no_such_sample, path_from_bytes, read_image};
 use crate::decode::Format;
 use crate::error::{Error, Result};
 use crate::targets;
@@ -310,7 +310,7 @@ impl Source for ImageFolder {
             sample.set_target(found.ok_or_else(|| targets::missing(field))?);
         }
         if want.image {
-            read_file(&path, sample.buffer())?;
+            read_image(&path, want, sample)?;
         }
         Ok(())
     }

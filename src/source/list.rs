@@ -1,7 +1,7 @@
 //! A list file: each line has a path and a label.
 
 use super::records::label;
-use super::{ReadRequest, Sample, Source, no_fields, no_such_sample, path_from_bytes, read_file};
+use super::{ReadRequest, Sample, Source, no_fields, no_such_sample, path_from_bytes, read_image};
 use crate::error::{Error, Result};
 use crate::os::file::open_with_metadata;
 use crate::targets::Target;
@@ -333,7 +333,7 @@ impl Source for ListFile {
             sample.set_target(Target::Bytes(value.to_vec()));
         }
         if want.image {
-            read_file(&self.path(index), sample.buffer())?;
+            read_image(&self.path(index), want, sample)?;
         }
         Ok(())
     }

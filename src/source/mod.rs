@@ -419,6 +419,30 @@ fn no_such_sample(operation: &'static str, index: u64, len: u64) -> Error {
     Error::parameter(operation, "index", format!("below {len}, the number of samples"), index)
 }
 
+/// Reads an image's file. A large TIFF stays where it is if the request takes parts.
+fn read_image(path: &Path, want: &ReadRequest<'_>, sample: &mut Sample<'_>) -> Result<()> {
+    #[cfg(feature = "tiff")]
+    if want.parts && is_tiff(path) {
+        let (file, metadata) = open_with_metadata(path)?;
+        if metadata.len() >= PARTS_BYTES {
+            sample.set_stored(Arc::new(crate::decode::TiffFile::open(file)?));
+            return Ok(());
+        }
+    }
+    let _ = want;
+    read_file(path, sample.buffer()).map(drop)
+}
+
+/// TIFFs from this length on are read in parts. Shorter ones are read faster at once.
+#[cfg(feature = "tiff")]
+const PARTS_BYTES: u64 = 4 << 20;
+
+#[cfg(feature = "tiff")]
+fn is_tiff(path: &Path) -> bool {
+    path.extension().and_then(|ending| crate::decode::Format::by_extension(ending.as_encoded_bytes()))
+        == Some(crate::decode::Format::Tiff)
+}
+
 /// Reads a whole file of at most [`MAX_ENCODED_BYTES`] into `buffer`, replacing what it holds.
 fn read_file<'a>(path: &Path, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
     read_file_within(path, buffer, MAX_ENCODED_BYTES)

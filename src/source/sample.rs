@@ -228,7 +228,10 @@ impl<'a> Sample<'a> {
     }
 
     pub(crate) fn image(&self) -> Input<'_> {
-        Input::new(self.bytes(), self.pixels)
+        match &self.stored {
+            Some(image) => Input::Stored(&**image),
+            None => Input::new(self.bytes(), self.pixels),
+        }
     }
 
     /// The target and the fields that were set.

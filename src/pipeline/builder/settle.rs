@@ -3,7 +3,6 @@
 use super::{MemoryBound, PipelineBuilder, Shapes};
 use crate::backend::cuda::direct::KNOWN_BYTES;
 use crate::backend::{MAX_BATCH_BYTES, Open, OutputForm, PixelForm, RunOptions};
-use crate::decode;
 use crate::device::{Device, JpegDecoder};
 use crate::error::{Error, Result};
 use crate::ops::check::{Ends, check_ops, one_size};
@@ -26,7 +25,7 @@ use crate::plan::Strategy;
 use crate::raster::Size;
 use crate::sampler::Chosen;
 use crate::simd;
-use crate::source::{Input, MAX_ENCODED_BYTES};
+use crate::source::{Input, MAX_ENCODED_BYTES, ReadRequest, Sample};
 use crate::targets::TargetSpec;
 use std::marker::PhantomData;
 use std::num::NonZero;
@@ -126,13 +125,14 @@ impl PipelineBuilder {
             }
             (Pixels::Own, Input::DataSet(source)) if source.is_empty() => None,
             (Pixels::Own, Input::DataSet(source)) => {
-                let first = source.encoded(0)?;
+                let mut first = Sample::default();
+                source.read(0, &ReadRequest::IMAGE.or_parts(true), &mut first)?;
                 let failed = |error: Error| Error::Sample {
                     index: 0,
                     name: source.name(0).into_owned(),
                     source: Box::new(error),
                 };
-                let header = self.opening.header(decode::Input::Encoded(&first), u64::MAX).map_err(failed)?;
+                let header = self.opening.header(first.image(), u64::MAX).map_err(failed)?;
                 self.pixels.values_of(&header, self.max_value)
             }
             _ => self.pixels.values(self.max_value),

@@ -74,6 +74,8 @@ pub use pack_key::PackKey;
 pub use pixels::StoredImage;
 pub use probe::probe;
 pub use restarts::{indexed, is_indexed};
+#[cfg(feature = "tiff")]
+pub use tiff::TiffFile;
 
 // For warpfeed alone: a device's JPEG decoder, caches of decoded images, and reports. They trust their arguments, and
 // no version number covers them.

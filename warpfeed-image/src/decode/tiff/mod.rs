@@ -22,8 +22,10 @@ mod packed;
 mod predictors;
 mod read_at;
 mod rgb;
+mod stored;
 
 pub(super) use chunks::TiffScratch;
+pub use stored::TiffFile;
 
 use super::jpeg::JpegDecoder;
 use super::{Format, Header, probe};
