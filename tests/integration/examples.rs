@@ -223,3 +223,11 @@ fn ranks_under_open_mpi_are_disjoint_complete_and_repeatable() {
     assert_eq!(all, (0..11).collect::<Vec<_>>(), "every sample in one rank");
     assert_eq!(launch(), lines, "the same at every run");
 }
+
+#[test]
+fn train_bands() {
+    let text = run("train_bands");
+    let accuracy = |line: &str| line.rsplit(' ').next().unwrap().parse::<f32>().unwrap();
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(text.lines().last().is_some_and(|line| accuracy(line) > 0.95), "{text}");
+}
