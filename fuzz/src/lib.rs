@@ -25,14 +25,17 @@ use warpfeed::{
         RecordStream, Sample, Source, Stream as _, StreamOptions, StreamStart,
     },
 };
+use warpfeed_image::decode::DecodeOptions;
 use warpfeed_image::decode::oddities::{Choices, decode_in_all_ways, no_device, odd};
+use warpfeed_image::planes::Planes;
 
 /// A function that processes the bytes.
 pub type Target = fn(&[u8]);
 
 /// All targets by name. If a target has a folder in `corpus/`, it has the same name.
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("image", image),
+    ("planes", planes),
     ("oddities", oddities),
     ("device", device),
     ("baseline", baseline),
@@ -190,6 +193,40 @@ pub fn image(data: &[u8]) {
                 let from = &whole.row(y + row)[x as usize..][..part.width as usize];
                 assert!(cut.row(row) == from, "the part differs from the whole, tolerant: {tolerant}, row {row}");
             }
+        }
+    }
+}
+
+/// Probes and decodes an image in its own element type, whole, and a part of its last channel, which must have the whole
+/// image's values.
+pub fn planes(data: &[u8]) {
+    thread_local!(static USED: RefCell<Decoder> = RefCell::new(Decoder::new().expect("there is memory")));
+    let Ok(header) = probe(data) else { return };
+    let Size { width, height } = header.size;
+    if header.size.area_px() > MAX_AREA_PX {
+        return;
+    }
+    let (x, y) = (data.len() as u32 % width, data.len() as u32 / 7 % height);
+    let part = Rect { x, y, width: (width - x).div_ceil(2), height: (height - y).div_ceil(2) };
+    let decode = |decoder: &mut Decoder, part, bands: Option<&[u16]>| -> warpfeed_image::Result<Planes> {
+        let mut out = Planes::default();
+        match decoder.decode_planes(data, &header, part, bands, DecodeOptions::default(), &mut out) {
+            Ok(_) => Ok(out),
+            Err(error) => {
+                assert!(error.is_bad_image(), "{error}");
+                Err(error)
+            }
+        }
+    };
+    let last = header.kind.channels - 1;
+    let whole = USED.with_borrow_mut(|used| decode(used, Rect::full(header.size), None));
+    let cut = decode(&mut Decoder::new().expect("there is memory"), part, Some(&[last]));
+    if let (Ok(whole), Ok(cut)) = (whole, cut) {
+        let value_bytes = whole.kind().element.size_bytes();
+        let plane = &whole.as_bytes()[usize::from(last) * (width * height) as usize * value_bytes..];
+        for (row, cut) in cut.as_bytes().chunks_exact(part.width as usize * value_bytes).enumerate() {
+            let start = ((y as usize + row) * width as usize + x as usize) * value_bytes;
+            assert!(plane[start..].starts_with(cut), "the part differs from the whole, row {row}");
         }
     }
 }

@@ -35,12 +35,13 @@
 //! # Limits
 //!
 //! [`check_pixels`] compares a header with a limit. A decoder allocates memory for the rectangle, and for progressive
-//! JPEGs, PNGs and WebPs for the whole image. If the system refuses memory, or an image is damaged, there is an
+//! JPEGs, PNGs and WebPs for the whole image, and for TIFFs a strip or tile. If the system refuses memory, or an image is damaged, there is an
 //! [`Error`]; nothing panics.
 //!
 //! # Features and environment
 //!
-//! `webp` (default) decodes WebP images. `WARPFEED_SIMD` (`none`, `avx2`, `avx512`) limits the vector instructions.
+//! `webp` (default) decodes WebP images, `tiff` (default) TIFFs, and `zstd` TIFFs with Zstandard compression.
+//! `WARPFEED_SIMD` (`none`, `avx2`, `avx512`) limits the vector instructions.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

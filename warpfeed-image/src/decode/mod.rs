@@ -355,6 +355,9 @@ impl Decoder {
     /// `header` is the result of [`probe`] for these `bytes`; its orientation is not applied. After an error, the
     /// content of `out`'s pixels is unspecified.
     ///
+    /// Arrays and TIFFs have an RGB form if their values are whole numbers and their channels are gray or colors, with
+    /// alpha or without; arrays must be of bytes. Others are refused: see [`decode_planes`](Self::decode_planes).
+    ///
     /// If the file lacks its end, missing or damaged data are an error even outside of `part`. With `accept_truncated`
     /// a JPEG is decoded as Pillow does with `ImageFile.LOAD_TRUNCATED_IMAGES`: missing parts are gray, or black if
     /// decoding could not go on.
@@ -429,6 +432,30 @@ impl Decoder {
     /// Decodes the rectangle `part` of an image, in its own element type and with all its channels ([`Header::kind`]), or
     /// with the channels `bands` alone, in that order. Values are those that are stored; alpha is a channel like any
     /// other. A JPEG has the values of [`decode_with`](Self::decode_with), and one channel if it is gray.
+    ///
+    /// Values of fewer bits than their type are not scaled: a PNG of 1 bit has the values 0 and 1. Signed numbers of 8
+    /// and 16 bits and floating-point numbers of 16 bits become `f32`, which is exact. In a TIFF whose 0 is white, 0
+    /// stays 0, and colors that were multiplied by alpha stay so.
+    ///
+    /// ```
+    /// use warpfeed_image::decode::DecodeOptions;
+    /// use warpfeed_image::planes::{Element, PixelKind, Planes};
+    /// use warpfeed_image::{Decoder, Rect, probe};
+    ///
+    /// let text = "{'descr': '<u2', 'fortran_order': False, 'shape': (1, 2, 2), }\n";
+    /// let mut bytes = [&b"\x93NUMPY\x01\0"[..], &[text.len() as u8, 0], text.as_bytes()].concat();
+    /// bytes.extend([1000_u16, 2, 3000, 4].map(u16::to_le_bytes).concat());
+    /// let header = probe(&bytes)?;
+    /// assert_eq!(header.kind, PixelKind { element: Element::U16, channels: 2 });
+    ///
+    /// let (mut decoder, mut planes) = (Decoder::new()?, Planes::default());
+    /// let whole = Rect::full(header.size);
+    /// decoder.decode_planes(&bytes, &header, whole, None, DecodeOptions::default(), &mut planes)?;
+    /// assert_eq!(planes.plane::<u16>(0), [1000, 3000]);
+    /// decoder.decode_planes(&bytes, &header, whole, Some(&[1]), DecodeOptions::default(), &mut planes)?;
+    /// assert_eq!(planes.values::<u16>(), [2, 4]);
+    /// # Ok::<(), warpfeed_image::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`decode`](Self::decode); [`Error::Parameter`] for a band that the image does not have.

@@ -66,7 +66,7 @@ impl NpyHeader {
 
     /// Offset of the end of the values.
     pub(super) fn end(&self) -> u64 {
-        self.start as u64 + self.size.area_px().saturating_mul(self.pixel_bytes() as u64)
+        self.size.area_px().saturating_mul(self.pixel_bytes() as u64).saturating_add(self.start as u64)
     }
 
     fn pixel_bytes(&self) -> usize {

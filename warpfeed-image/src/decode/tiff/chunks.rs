@@ -229,7 +229,8 @@ impl Writer<'_, '_> {
         let rows: &[u8] = if layout.compression == Compression::None {
             &data
         } else {
-            codecs::decode(layout.compression, &data, last as usize * row_bytes, &mut buffer)?;
+            let full_len = (last == chunk.rows).then_some(layout.chunk.height as usize * row_bytes);
+            codecs::decode(layout.compression, &data, last as usize * row_bytes, full_len, &mut buffer)?;
             let rows = &mut buffer.bytes_mut()[first as usize * row_bytes..];
             let value_bytes = layout.stored.size_bytes();
             match layout.predictor {

@@ -54,26 +54,43 @@ pub(super) fn max_decoded(compression: Compression, len: u64) -> u64 {
     }
 }
 
-/// Decodes the first `len` bytes of a strip or tile into `out`. Further data are not read.
-pub(super) fn decode(compression: Compression, data: &[u8], len: usize, out: &mut ChunkBuffer) -> Result<()> {
+/// Number of bytes beyond a strip or tile up to which a checksum is looked for.
+const MORE_BYTES: usize = 1 << 16;
+
+/// Decodes the first `len` bytes of a strip or tile into `out`. Further data are not decoded, unless these are all bytes
+/// of a stream that has a checksum: then up to `full_len` bytes and some more may follow, and are dropped.
+pub(super) fn decode(
+    compression: Compression,
+    data: &[u8],
+    len: usize,
+    full_len: Option<usize>,
+    out: &mut ChunkBuffer,
+) -> Result<()> {
     out.reset(len)?;
     match compression {
         Compression::Lzw => lzw::decode(data, &mut out.bytes[..lzw::BEFORE + len + lzw::AFTER]),
-        Compression::Deflate => inflate(data, out.bytes_mut()),
+        Compression::Deflate => inflate(data, out.bytes_mut(), full_len),
         Compression::PackBits => unpack_bits(data, out.bytes_mut()),
         #[cfg(feature = "zstd")]
-        Compression::Zstd => zstd(data, out.bytes_mut()),
+        Compression::Zstd => zstd(data, out.bytes_mut(), full_len.is_some()),
         Compression::None | Compression::Jpeg => Ok(()),
     }
 }
 
-/// Decodes a zlib stream. Its checksum is compared unless there are more data than room.
-fn inflate(data: &[u8], out: &mut [u8]) -> Result<()> {
+/// Decodes a zlib stream. With a `full_len` its checksum is compared, unless far more data follow.
+fn inflate(data: &[u8], out: &mut [u8], full_len: Option<usize>) -> Result<()> {
     let needed = out.len();
-    let (_, len) = fdeflate::Decompressor::new()
-        .read(data, out, 0, true)
-        .map_err(|error| bad(format!("the deflate data are damaged: {error:?}")))?;
-    check_len("deflate", len, needed)
+    let damaged = |error| bad(format!("the deflate data are damaged: {error:?}"));
+    let mut decompressor = fdeflate::Decompressor::new();
+    let (_, len) = decompressor.read(data, out, 0, true).map_err(damaged)?;
+    check_len("deflate", len, needed)?;
+    if let (Some(full_len), false) = (full_len, decompressor.is_done()) {
+        // Damage may have made the stream longer. Its end is looked for with more room.
+        let room = full_len.max(needed).saturating_add(MORE_BYTES);
+        let mut all = memory::zeros(room, "a strip or tile of a TIFF", memory::FEWER_IMAGES)?;
+        fdeflate::Decompressor::new().read(data, &mut all, 0, true).map_err(damaged)?;
+    }
+    Ok(())
 }
 
 fn unpack_bits(mut data: &[u8], out: &mut [u8]) -> Result<()> {
@@ -103,7 +120,7 @@ fn unpack_bits(mut data: &[u8], out: &mut [u8]) -> Result<()> {
 }
 
 #[cfg(feature = "zstd")]
-fn zstd(data: &[u8], out: &mut [u8]) -> Result<()> {
+fn zstd(data: &[u8], out: &mut [u8], is_all: bool) -> Result<()> {
     use std::io::Read;
     let needed = out.len();
     let damaged = |error: std::io::Error| bad(format!("the Zstandard data are damaged: {error}"));
@@ -115,6 +132,10 @@ fn zstd(data: &[u8], out: &mut [u8]) -> Result<()> {
             0 => break,
             more => len += more,
         }
+    }
+    if is_all {
+        // The end of the data, which may have a checksum.
+        let _ = reader.read(&mut [0]).map_err(damaged)?;
     }
     check_len("Zstandard", len, needed)
 }

@@ -140,7 +140,7 @@ impl<'a> Container<'a> {
             return Err(bad("truncated: the data end inside the header"));
         }
         let order = if start[0] == b'I' { ByteOrder::Little } else { ByteOrder::Big };
-        let is_big = start.contains(&b'+');
+        let is_big = start[2..4].contains(&b'+');
         if is_big && (number(&start[4..6], order), number(&start[6..8], order)) != (8, 0) {
             return Err(bad("the header of a BigTIFF has offsets of other than 8 bytes"));
         }

@@ -1,5 +1,12 @@
 //! Images with their own element type and channels.
 
+mod damage;
+mod npz;
+#[cfg(feature = "tiff")]
+mod tiff;
+#[cfg(feature = "tiff")]
+mod tiff_files;
+
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -20,16 +27,31 @@ fn image(size: Size) -> Image {
     image
 }
 
-fn planes(bytes: &[u8], part: Rect, bands: Option<&[u16]>) -> Result<Planes> {
-    let mut planes = Planes::default();
-    Decoder::new()?.decode_planes(bytes, &probe(bytes)?, part, bands, DecodeOptions::default(), &mut planes)?;
+fn planes(bytes: &[u8], part: Option<Rect>, bands: Option<&[u16]>) -> Result<Planes> {
+    let (header, mut planes) = (probe(bytes)?, Planes::default());
+    let part = part.unwrap_or(Rect::full(header.size));
+    Decoder::new()?.decode_planes(bytes, &header, part, bands, DecodeOptions::default(), &mut planes)?;
     Ok(planes)
 }
 
-fn rgb(bytes: &[u8], part: Rect) -> Vec<u8> {
-    let mut image = Image::default();
-    Decoder::new().unwrap().decode(bytes, &probe(bytes).unwrap(), part, false, &mut image).unwrap();
-    image.to_rgb()
+fn rgb(bytes: &[u8], part: Option<Rect>) -> Result<Vec<u8>> {
+    let (header, mut image) = (probe(bytes)?, Image::default());
+    Decoder::new()?.decode(bytes, &header, part.unwrap_or(Rect::full(header.size)), false, &mut image)?;
+    Ok(image.to_rgb())
+}
+
+fn message<T: std::fmt::Debug>(result: Result<T>) -> String {
+    let error = result.unwrap_err();
+    assert!(error.is_bad_image(), "{error}");
+    error.to_string()
+}
+
+fn numbers(planes: &Planes) -> Vec<f32> {
+    match planes.kind().element {
+        Element::U8 => planes.values::<u8>().iter().map(|value| f32::from(*value)).collect(),
+        Element::U16 => planes.values::<u16>().iter().map(|value| f32::from(*value)).collect(),
+        Element::F32 => planes.values::<f32>().to_vec(),
+    }
 }
 
 #[test]
@@ -40,12 +62,12 @@ fn jpegs_have_the_values_of_rgb_and_gray_ones_a_single_channel() {
         let bytes = encode_jpeg(&image(size), &JpegOptions { color, ..JpegOptions::default() }).unwrap();
         let channels = if color == JpegColor::Gray { 1 } else { 3 };
         assert_eq!(probe(&bytes).unwrap().kind, PixelKind { element: Element::U8, channels });
-        let (got, want) = (planes(&bytes, part, None).unwrap(), rgb(&bytes, part));
+        let (got, want) = (planes(&bytes, Some(part), None).unwrap(), rgb(&bytes, Some(part)).unwrap());
         assert_eq!((got.whole(), got.part(), got.kind().channels), (size, part, channels));
         for channel in 0..usize::from(channels) {
             assert!(want.iter().skip(channel).step_by(3).eq(got.plane::<u8>(channel)), "{color:?}");
         }
-        let last = planes(&bytes, part, Some(&[channels - 1])).unwrap();
+        let last = planes(&bytes, Some(part), Some(&[channels - 1])).unwrap();
         assert_eq!(last.values::<u8>(), got.plane::<u8>(usize::from(channels) - 1));
     }
 }
@@ -55,12 +77,12 @@ fn parts_and_channels_that_do_not_exist_are_refused() {
     let size = Size::new(5, 4);
     let bytes = encode_png(&image(size)).unwrap();
     let refused = |part, bands: Option<&[u16]>| {
-        matches!(planes(&bytes, part, bands), Err(Error::Parameter { operation: "decode", .. }))
+        matches!(planes(&bytes, Some(part), bands), Err(Error::Parameter { operation: "decode", .. }))
     };
     let whole = Rect::full(size);
     assert!(refused(Rect { x: 1, ..whole }, None) && refused(Rect { height: 0, ..whole }, None));
     assert!(refused(whole, Some(&[3])) && refused(whole, Some(&[])) && refused(whole, Some(&[0; 65])));
-    assert_eq!(planes(&bytes, whole, Some(&[0; 64])).unwrap().kind().channels, 64);
+    assert_eq!(planes(&bytes, Some(whole), Some(&[0; 64])).unwrap().kind().channels, 64);
 }
 
 /// The bits of the half that has exactly this value.
