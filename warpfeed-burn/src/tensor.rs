@@ -37,17 +37,17 @@ pub trait IntoBurn {
     /// waits for the work that burn has queued there for this thread, and for the copy.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for u8: use [`into_burn_int`](Self::into_burn_int). [`Error::Device`] if images cannot be
+    /// [`Error::Unsupported`] for u8 and u16: use [`into_burn_int`](Self::into_burn_int). [`Error::Device`] if images cannot be
     /// copied from their device.
     fn into_burn(self, device: &Device) -> Result<Tensor<4>>;
 
-    /// Converts u8 images to 8-bit integers. Memory is handled as in [`into_burn`](Self::into_burn).
+    /// Converts u8 and u16 images to integers of 8 and 16 bits. Memory is handled as in [`into_burn`](Self::into_burn).
     ///
     /// # Synchronization
     /// See [`into_burn`](Self::into_burn).
     ///
     /// # Errors
-    /// The errors of [`into_burn`](Self::into_burn), with [`Error::Unsupported`] for floats instead of u8.
+    /// The errors of [`into_burn`](Self::into_burn), with [`Error::Unsupported`] for floats.
     fn into_burn_int(self, device: &Device) -> Result<Tensor<4, Int>>;
 }
 
@@ -72,15 +72,16 @@ impl IntoBurn for warpfeed::Tensor {
     }
 
     fn into_burn_int(self, device: &Device) -> Result<Tensor<4, Int>> {
-        match self.dtype() {
-            warpfeed::DType::U8 => {}
+        let dtype = match self.dtype() {
+            warpfeed::DType::U8 => DType::U8,
+            warpfeed::DType::U16 => DType::U16,
             other => return Err(unsupported(other, "call into_burn")),
-        }
+        };
         #[cfg(feature = "cuda")]
-        if let Some(copy) = crate::cuda::copy(&self, device, DType::U8)? {
+        if let Some(copy) = crate::cuda::copy(&self, device, dtype)? {
             return Ok(Tensor::from_primitive::<Cube>(copy));
         }
-        Ok(Tensor::from_data(data(self, DType::U8)?, (device, DType::U8)))
+        Ok(Tensor::from_data(data(self, dtype)?, (device, dtype)))
     }
 }
 

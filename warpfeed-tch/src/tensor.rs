@@ -41,15 +41,28 @@ pub trait IntoTch {
     fn into_tch(self) -> Result<Self::Tch>;
 }
 
-/// Images, `[N, C, H, W]` or `[N, H, W, C]`, in their own type.
+/// Images, `[N, C, H, W]` or `[N, H, W, C]`, in their own type. tch has no `u16`: these become 32-bit integers, by a copy.
 impl IntoTch for warpfeed::Tensor {
     type Tch = tch::Tensor;
 
     fn into_tch(self) -> Result<tch::Tensor> {
         self.cuda().map_or(Ok(()), has_device)?;
+        if self.dtype() == warpfeed::DType::U16 {
+            return wide(&self);
+        }
         // SAFETY: `None` names the legacy default stream, which is always there.
         adopt(unsafe { self.into_dlpack_on(None)? })
     }
+}
+
+/// Numbers of 16 bits as 32-bit integers, on the same device.
+fn wide(tensor: &warpfeed::Tensor) -> Result<tch::Tensor> {
+    let device = tensor.cuda().map_or(tch::Device::Cpu, |cuda| tch::Device::Cuda(cuda.ordinal() as usize));
+    let host = tensor.to_host()?;
+    let values: Vec<i32> = host.as_slice::<u16>()?.iter().map(|value| i32::from(*value)).collect();
+    let shape = host.shape().map(|side| side as i64);
+    let made = tch::Tensor::f_from_slice(&values).and_then(|made| made.f_reshape(shape)?.f_to_device(device));
+    made.map_err(|error| failed("widen images of 16 bits", error))
 }
 
 /// Float targets, `[N, K]`.
