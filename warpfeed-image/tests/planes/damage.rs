@@ -1,53 +1,19 @@
 //! Damaged files: errors or pixels, and never a panic.
 
-#[cfg(feature = "tiff")]
-use super::tiff_files::{F16, F32, I16, Packing, Page, U8, U16, file_of, jpeg_page};
 use super::{message, npz, numbers, planes};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use warpfeed_image::decode::DecodeOptions;
 use warpfeed_image::planes::Planes;
-use warpfeed_image::{Decoder, Image, JpegColor, JpegOptions, Rect, Size, encode_jpeg, encode_png, probe};
+use warpfeed_image::{Decoder, Image, Rect, Size, encode_png, probe};
 
 /// Small files of all kinds.
 fn small_files() -> Vec<Vec<u8>> {
     let array = npz::array("<u2", "(3, 4, 2)", &[7; 48]);
     let image = encode_png(&Image::new(Size::new(5, 4))).unwrap();
-    let mut files =
-        vec![image, npz::archive(&[("a.npy", &array)], false), npz::archive(&[("a.npy", &array)], true), array];
+    let files = vec![image, npz::archive(&[("a.npy", &array)], false), npz::archive(&[("a.npy", &array)], true), array];
     #[cfg(feature = "tiff")]
-    files.extend(small_tiffs());
-    files
-}
-
-#[cfg(feature = "tiff")]
-fn small_tiffs() -> Vec<Vec<u8>> {
-    let mut files = Vec::new();
-    for (kind, channels, packing, predictor) in [
-        (U8, 1, Packing::None, 1),
-        (U16, 3, Packing::Lzw, 2),
-        (I16, 2, Packing::PackBits, 1),
-        (F32, 2, Packing::Deflate, 3),
-        (F16, 1, Packing::Lzw, 3),
-        ((1, 12), 2, Packing::Deflate, 1),
-        ((1, 1), 1, Packing::None, 1),
-    ] {
-        for (tile, is_planar, is_big_tiff) in [(None, false, false), (Some(Size::new(4, 8)), true, true)] {
-            let page =
-                Page { size: Size::new(7, 5), kind, channels, packing, predictor, tile, is_planar, ..Page::default() };
-            files.push(Page { rows: 3, is_big_tiff, is_big_endian: !is_big_tiff, ..page }.file());
-        }
-    }
-    let thumbnail = Page { size: Size::new(2, 2), kind: U8, tags: vec![(254, 4, vec![1])], ..Page::default() };
-    let map = (0..3 * 4).map(|i| i * 5000).collect();
-    let palette =
-        Page { size: Size::new(4, 4), kind: (1, 2), photometric: 3, tags: vec![(320, 3, map)], ..Page::default() };
-    files.push(file_of(&[thumbnail, palette]));
-    files.push(Page { size: Size::new(4, 4), kind: U8, channels: 4, photometric: 5, ..Page::default() }.file());
-    let jpeg =
-        |color| encode_jpeg(&Image::new(Size::new(8, 4)), &JpegOptions { color, ..JpegOptions::default() }).unwrap();
-    files.push(jpeg_page(&[jpeg(JpegColor::Ycc)], Size::new(8, 4), 4, 6, None));
-    files.push(jpeg_page(&[jpeg(JpegColor::Gray)], Size::new(8, 4), 4, 1, None));
+    let files = [files, super::tiff::small_files()].concat();
     files
 }
 

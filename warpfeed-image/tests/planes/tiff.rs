@@ -84,6 +84,17 @@ fn all_layouts_give_the_stored_values() {
     }
 }
 
+#[cfg(feature = "zstd")]
+#[test]
+fn zstandard_gives_the_stored_values() {
+    for (kind, predictor) in [(U8, 1), (U16, 2), (F32, 3)] {
+        check(&Page { kind, channels: 3, predictor, packing: Packing::Zstd, ..Page::default() });
+    }
+    let data = Some(vec![zstd::encode_all(&[0; 100][..], 3).unwrap()]);
+    let short = Page { rows: 9, packing: Packing::Zstd, data, ..Page::default() };
+    assert!(message(planes(&short.file(), None, None)).contains("100 of 234 bytes"));
+}
+
 #[test]
 fn packed_values_are_unpacked_and_not_scaled() {
     for bits in (1..16).filter(|bits| *bits != 8) {
@@ -139,9 +150,8 @@ fn only_what_the_part_needs_is_read() {
     // The data of all tiles but the middle one of channel 1 are damaged.
     let offsets: Vec<usize> = tag_values(&file, 324).collect();
     let mut damaged = file.clone();
-    for (at, pair) in offsets.windows(2).enumerate().filter(|(at, _)| *at != 9 + 4) {
-        let _ = at;
-        damaged[pair[0]..pair[1]].fill(0xFF);
+    for at in (0..offsets.len() - 1).filter(|at| *at != 9 + 4) {
+        damaged[offsets[at]..offsets[at + 1]].fill(0xFF);
     }
     let part = Rect { x: 20, y: 17, width: 9, height: 15 };
     let (got, want) = (planes(&damaged, Some(part), Some(&[1])), planes(&file, Some(part), Some(&[1])));
@@ -323,4 +333,35 @@ fn other_files_are_refused_by_name() {
     };
     assert_eq!(planes(&strip(&[0; 50_000_000]), None, None).unwrap().values::<u16>(), [0; 117]);
     assert!(message(planes(&strip(&[0; 100]), None, None)).contains("100 of 234 bytes"));
+}
+
+/// Small files of all kinds.
+pub fn small_files() -> Vec<Vec<u8>> {
+    let mut files = Vec::new();
+    for (kind, channels, packing, predictor) in [
+        (U8, 1, Packing::None, 1),
+        (U16, 3, Packing::Lzw, 2),
+        (I16, 2, Packing::PackBits, 1),
+        (F32, 2, Packing::Deflate, 3),
+        (F16, 1, Packing::Lzw, 3),
+        ((1, 12), 2, Packing::Deflate, 1),
+        ((1, 1), 1, Packing::None, 1),
+    ] {
+        for (tile, is_planar, is_big_tiff) in [(None, false, false), (Some(Size::new(4, 8)), true, true)] {
+            let page =
+                Page { size: Size::new(7, 5), kind, channels, packing, predictor, tile, is_planar, ..Page::default() };
+            files.push(Page { rows: 3, is_big_tiff, is_big_endian: !is_big_tiff, ..page }.file());
+        }
+    }
+    let thumbnail = Page { size: Size::new(2, 2), kind: U8, tags: vec![(254, 4, vec![1])], ..Page::default() };
+    let map = (0..3 * 4).map(|i| i * 5000).collect();
+    let palette =
+        Page { size: Size::new(4, 4), kind: (1, 2), photometric: 3, tags: vec![(320, 3, map)], ..Page::default() };
+    files.push(file_of(&[thumbnail, palette]));
+    files.push(Page { size: Size::new(4, 4), kind: U8, channels: 4, photometric: 5, ..Page::default() }.file());
+    let jpeg =
+        |color| encode_jpeg(&Image::new(Size::new(8, 4)), &JpegOptions { color, ..JpegOptions::default() }).unwrap();
+    files.push(jpeg_page(&[jpeg(JpegColor::Ycc)], Size::new(8, 4), 4, 6, None));
+    files.push(jpeg_page(&[jpeg(JpegColor::Gray)], Size::new(8, 4), 4, 1, None));
+    files
 }

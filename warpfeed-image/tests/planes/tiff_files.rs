@@ -18,6 +18,8 @@ pub enum Packing {
     PackBits,
     Lzw,
     Deflate,
+    #[cfg(feature = "zstd")]
+    Zstd,
 }
 
 /// A page to be written. Values are bits.
@@ -152,6 +154,8 @@ impl Page {
                         Packing::PackBits => pack_bits(&raw),
                         Packing::Lzw => lzw(&raw),
                         Packing::Deflate => miniz_oxide::deflate::compress_to_vec_zlib(&raw, 6),
+                        #[cfg(feature = "zstd")]
+                        Packing::Zstd => zstd::encode_all(&raw[..], 3).unwrap(),
                     });
                 }
             }
@@ -191,6 +195,8 @@ pub fn file_of(pages: &[Page]) -> Vec<u8> {
             Packing::PackBits => 32_773,
             Packing::Lzw => 5,
             Packing::Deflate => 8,
+            #[cfg(feature = "zstd")]
+            Packing::Zstd => 50_000,
         };
         let long = if is_big_tiff { 16 } else { 4 };
         let mut tags = vec![
