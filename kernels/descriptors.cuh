@@ -1,8 +1,8 @@
 // Descriptors of kernels: one `Launch` per kernel, which points to an array with one sample descriptor per image.
 // src/ops/descriptors.rs has the same structs; both sides assert sizes and offsets.
 //
-// Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes. An image may be a stored rectangle of a
-// larger whole. Strides are in elements, offsets and sizes in pixels. All pointers are to device memory.
+// Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes, or planes of any type (PlanesImage). An image
+// may be a stored rectangle of a larger whole. Strides are in elements, offsets and sizes in pixels. All pointers are to device memory.
 #pragma once
 
 #include <cstddef>
@@ -301,6 +301,143 @@ struct FieldStoreSample {
     uint32_t reserved;
 };
 
+// Types of an image's values: whole numbers of 8 and 16 bits, and floating-point numbers of 32 bits.
+constexpr uint32_t kU8 = 0, kU16 = 1, kF32 = 2;
+
+// An image of planes: the rectangle of `width` x `height` pixels at (`x`, `y`) of a whole. It is read or written. There
+// are no gaps between rows, nor between planes.
+struct PlanesImage {
+    void* values;
+    uint32_t x, y, width, height;
+    uint32_t whole_width, whole_height;
+    uint32_t element;
+    uint32_t channels;
+};
+
+// planes_copy: result pixel (x, y) is pixel (xx x + xy y + x0, yx x + yy y + y0) of the whole.
+struct PlanesCopySample {
+    PlanesImage source;
+    PlanesImage target;
+    const int32_t* columns;    // if not null, the column of the whole for each column of the target; -1 for none
+    const int32_t* rows;       // the same of rows
+    const uint32_t* channels;  // if not null, the source channel of each channel
+    const uint32_t* fill;      // bits outside the image, for each channel; null for the edge
+    int32_t exact[6];
+};
+
+// planes_resize: one axis per launch. Places are those of stored pixels.
+struct PlanesResizeSample {
+    PlanesImage source;
+    PlanesImage target;
+    const int32_t* starts;   // first pixel of each column or row of the target
+    const int32_t* offsets;  // index of each first weight
+    const void* weights;     // numbers with 22 fractional bits for bytes, doubles for other types
+    uint32_t first;          // first row that is read, or column
+    uint32_t down;           // 0 for a resize of rows
+};
+
+// planes_nearest.
+struct PlanesNearestSample {
+    PlanesImage source;
+    PlanesImage target;
+    const uint32_t* fill;  // as above
+    double matrix[6];      // map from target to source, for pixel centers
+    int64_t fixed[6];      // the matrix with 16 fractional bits
+    uint32_t is_fixed;     // if 0, the matrix is used
+    uint32_t reserved;
+};
+
+constexpr uint32_t kNearest = 0, kBilinear = 1, kBicubic = 2;
+
+// planes_warp: pixel centers go to ((a x + b y + c) / z, (d x + e y + f) / z), with z = g x + h y + 1.
+struct PlanesWarpSample {
+    PlanesImage source;
+    PlanesImage target;
+    const uint32_t* fill;  // as above
+    double map[8];         // a to h
+    uint32_t interpolation;
+    uint32_t is_affine;  // if not 0, g and h are 0
+};
+
+// planes_blur_rows, planes_blur_columns.
+struct PlanesBlurSample {
+    PlanesImage source;
+    PlanesImage target;
+    void* between;        // planes of source.height rows of target.width sums: 32 bits for bytes, doubles otherwise
+    const void* weights;  // of all taps: 24 fractional bits for bytes, doubles otherwise
+    uint32_t kernel;
+    uint32_t reserved;
+};
+
+// planes_extreme: dilation or erosion, one axis per launch.
+struct PlanesExtremeSample {
+    PlanesImage source;
+    PlanesImage target;
+    uint32_t kernel;
+    uint32_t largest;  // 0 for the smallest value
+    uint32_t down;     // 0 for rows
+    uint32_t reserved;
+};
+
+// Functions of single values.
+constexpr uint32_t kTable = 0, kInvert = 1, kSolarize = 2, kMask = 3, kScale = 4;
+
+// planes_points: in place.
+struct PlanesPointsSample {
+    PlanesImage image;
+    const void* table;  // kTable: a value for each value
+    float max, factor;
+    float threshold;  // kSolarize
+    uint32_t form;
+    uint32_t mask;
+    uint32_t reserved;
+};
+
+// planes_noise: in place.
+struct PlanesNoiseSample {
+    PlanesImage image;
+    const int32_t* normals;  // table of deviates in noise.rs
+    uint64_t key;
+    float mean, sigma, max;
+    uint32_t clip;  // if 0, sums of whole numbers wrap around
+};
+
+// planes_erase: in place. The rectangle lies inside the stored part; its place is that in the whole.
+struct PlanesEraseSample {
+    PlanesImage image;
+    const float* values;     // of each channel
+    const int32_t* normals;  // as above
+    uint64_t key;
+    uint32_t x, y, width, height;
+    float std;  // 0 for no noise
+    uint32_t reserved;
+};
+
+// A rectangle that is overwritten after normalization.
+struct PlanesErasure {
+    const float* values;  // of each channel
+    uint64_t key;
+    uint32_t left, top, right, bottom;
+    float std;  // 0 for no noise
+    uint32_t reserved;
+};
+
+// The elements of a batch: values as they are, or floating-point numbers.
+constexpr uint32_t kAsStored = 0, kToF32 = 1, kToF16 = 2, kToBf16 = 3;
+
+// planes_finish: a complete image. Erasures in `output` are ignored.
+struct PlanesFinishSample {
+    PlanesImage source;
+    BatchPlace output;
+    const float* scales;  // mean and standard deviation of each channel; null without normalization
+    const PlanesErasure* erasures;
+    const int32_t* normals;  // as above
+    float max;               // the whole number that becomes 1
+    uint32_t elements;
+    uint32_t interleaved;  // if 0, channels are planes
+    uint32_t erasure_count;
+};
+
 // mixup: the part of one image.
 struct MixupSample {
     float share, rest;                  // weights of an element and its partner's, if `blend` is not 0
@@ -357,5 +494,18 @@ static_assert(offsetof(EraseNoiseSample, output) == 40, "as in descriptors.rs");
 static_assert(sizeof(FieldLoadSample) == 48 && offsetof(FieldLoadSample, pixel_bytes) == 40, "as in descriptors.rs");
 static_assert(sizeof(FieldStoreSample) == 72 && offsetof(FieldStoreSample, planes) == 56, "as in descriptors.rs");
 static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in descriptors.rs");
+static_assert(sizeof(PlanesImage) == 40 && offsetof(PlanesImage, element) == 32, "as in descriptors.rs");
+static_assert(sizeof(PlanesCopySample) == 136 && offsetof(PlanesCopySample, exact) == 112, "as in descriptors.rs");
+static_assert(sizeof(PlanesResizeSample) == 112 && offsetof(PlanesResizeSample, first) == 104, "as in descriptors.rs");
+static_assert(sizeof(PlanesNearestSample) == 192 && offsetof(PlanesNearestSample, fixed) == 136, "as in descriptors.rs");
+static_assert(sizeof(PlanesWarpSample) == 160 && offsetof(PlanesWarpSample, map) == 88, "as in descriptors.rs");
+static_assert(sizeof(PlanesBlurSample) == 104 && offsetof(PlanesBlurSample, kernel) == 96, "as in descriptors.rs");
+static_assert(sizeof(PlanesExtremeSample) == 96 && offsetof(PlanesExtremeSample, down) == 88, "as in descriptors.rs");
+static_assert(sizeof(PlanesPointsSample) == 72 && offsetof(PlanesPointsSample, form) == 60, "as in descriptors.rs");
+static_assert(sizeof(PlanesNoiseSample) == 72 && offsetof(PlanesNoiseSample, clip) == 68, "as in descriptors.rs");
+static_assert(sizeof(PlanesEraseSample) == 88 && offsetof(PlanesEraseSample, std) == 80, "as in descriptors.rs");
+static_assert(sizeof(PlanesErasure) == 40 && offsetof(PlanesErasure, std) == 32, "as in descriptors.rs");
+static_assert(sizeof(PlanesFinishSample) == 120 && offsetof(PlanesFinishSample, output) == 40, "as in descriptors.rs");
+static_assert(offsetof(PlanesFinishSample, max) == 104, "as in descriptors.rs");
 
 }  // namespace warpfeed

@@ -59,6 +59,14 @@ extern "C" __global__ void __launch_bounds__(256) mixup_u8_nhwc(const Launch lau
     warpfeed::mixup<warpfeed::U8, Layout::nhwc>(launch);
 }
 
+extern "C" __global__ void __launch_bounds__(256) mixup_u16_nchw(const Launch launch) {
+    warpfeed::mixup<warpfeed::U16, Layout::nchw>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256) mixup_u16_nhwc(const Launch launch) {
+    warpfeed::mixup<warpfeed::U16, Layout::nhwc>(launch);
+}
+
 extern "C" __global__ void __launch_bounds__(256) mixup_f16_nchw(const Launch launch) {
     warpfeed::mixup<warpfeed::F16, Layout::nchw>(launch);
 }

@@ -14,9 +14,9 @@ __host__ __device__ inline uint32_t high_product(uint32_t a, uint32_t b) {
     return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32);
 }
 
-// The words of the pixel at column `x` of row `y`.
-__host__ __device__ inline Words words_of(uint64_t key, uint32_t x, uint32_t y) {
-    uint32_t words[4] = {x, y, 0, 0};
+// The words of the pixel at column `x` of row `y`, for the four channels of a group.
+__host__ __device__ inline Words words_of(uint64_t key, uint32_t x, uint32_t y, uint32_t group = 0) {
+    uint32_t words[4] = {x, y, group, 0};
     uint32_t low = static_cast<uint32_t>(key), high = static_cast<uint32_t>(key >> 32);
     constexpr uint32_t kFirst = 0xd2511f53, kThird = 0xcd9e8d57;
 #pragma unroll

@@ -55,13 +55,18 @@ struct F16 {
     }
 };
 
-struct U8 {
-    using Bits = Bits8;
+// Whole numbers.
+template <typename T>
+struct Whole {
+    using Bits = T;
     __host__ __device__ static float value(Bits bits) { return bits; }
     __host__ __device__ static Bits rounded(float value) {
         // Adding 2^23 rounds to a whole number.
         return static_cast<Bits>(bits_as<uint32_t>(value + 8388608.0f));
     }
 };
+
+using U8 = Whole<Bits8>;
+using U16 = Whole<Bits16>;
 
 }  // namespace warpfeed

@@ -12,7 +12,9 @@ use descriptors::{
     Axis, BatchPlace, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, ElasticSample,
     EraseNoiseSample, EraseSample, FieldLoadSample, FieldStoreSample, FinishSample, FlipSample, FusedSample,
     HistogramSample, Launch, MixSample, MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample,
-    ResizeSample, RotateSample, SharpnessSample, SourceImage, TableSample, TargetImage,
+    PlanesBlurSample, PlanesCopySample, PlanesEraseSample, PlanesExtremeSample, PlanesFinishSample, PlanesImage,
+    PlanesNearestSample, PlanesNoiseSample, PlanesPointsSample, PlanesResizeSample, PlanesWarpSample, ResizeSample,
+    RotateSample, SharpnessSample, SourceImage, TableSample, TargetImage,
 };
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -51,6 +53,15 @@ fn image(width: u32, height: u32) -> SourceImage {
 fn target(width: u32, height: u32) -> TargetImage {
     let SourceImage { pixels, pitch_bytes, .. } = image(width, height);
     TargetImage { pixels, pitch_bytes, width, height, ..TargetImage::default() }
+}
+
+/// Three channels of 16 bits.
+fn planes(width: u32, height: u32) -> PlanesImage {
+    let values: Vec<u16> =
+        (0..3 * width * height).map(|i| (i.wrapping_mul(2_654_435_761).rotate_left(9) >> 16) as u16).collect();
+    let (whole_width, whole_height) = (width, height);
+    let values = put(&values);
+    PlanesImage { values, width, height, whole_width, whole_height, element: PlanesImage::U16, channels: 3, x: 0, y: 0 }
 }
 
 /// The places of a bilinear resize's weights. The weights are all equal here.
@@ -225,7 +236,8 @@ fn all<R>(run: impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
         planes: 1,
         ..FieldStoreSample::default()
     };
-    vec![
+    let of_planes = of_planes(normals, &run);
+    let of_rgb = vec![
         ("fused_f16_nchw", count("fused_f16_nchw", fused(0), &run)),
         ("fused_f16_nchw, vertical first", count("fused_f16_nchw", fused(1), &run)),
         ("fused_f16_nhwc", count("fused_f16_nhwc", nhwc, &run)),
@@ -275,6 +287,58 @@ fn all<R>(run: impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
         ("mixup_f16_nchw", count("mixup_f16_nchw", mixup, &run)),
         ("field_load_u8_nhwc", count("field_load_u8_nhwc", load, &run)),
         ("field_store_u8_nchw", count("field_store_u8_nchw", store, &run)),
+    ];
+    of_rgb.into_iter().chain(of_planes).collect()
+}
+
+/// The kernels for images that are not RGB of 8 bits.
+fn of_planes<R>(normals: u64, run: &impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
+    let (source, target) = (planes(SIDE, SIDE), planes(SIDE, SIDE));
+    let (fill, values) = (put(&[7_u32; 3]), put(&[7_f32; 3]));
+    let exact = [-1, 0, SIDE as i32 - 1, 0, 1, 0];
+    let copy = PlanesCopySample { source, target, columns: 0, rows: 0, channels: 0, fill, exact };
+    let resize = |source: PlanesImage, input: u32, down: u32| {
+        let Axis { starts, offsets, .. } = axis(input, SIDE);
+        // As many as all taps.
+        let weights = put(&vec![0.2_f64; 8 * SIDE as usize]);
+        PlanesResizeSample { source, target, starts, offsets, weights, first: 0, down }
+    };
+    let RotateSample { matrix, fixed, .. } = rotated(16);
+    let nearest = PlanesNearestSample { source, target, fill, matrix, fixed, is_fixed: 1, reserved: 0 };
+    let [a, b, c, d, e, f] = matrix;
+    let map = [a, b, c, d, e, f, 0.0, 0.0];
+    let warp = |interpolation| PlanesWarpSample { source, target, fill, map, interpolation, is_affine: 1 };
+    let between = put(&vec![0_f64; (3 * SIDE * SIDE) as usize]);
+    let weights = put(&[0.2_f64; KERNEL as usize]);
+    let blur = PlanesBlurSample { source, target, between, weights, kernel: KERNEL, reserved: 0 };
+    let extreme = PlanesExtremeSample { source, target, kernel: KERNEL, largest: 1, down: 0, reserved: 0 };
+    let (image, key) = (source, 5);
+    let points = PlanesPointsSample { image, max: 65_535.0, form: PlanesPointsSample::INVERT, ..Default::default() };
+    let noise = PlanesNoiseSample { image, normals, key, mean: 0.0, sigma: 9.0, max: 65_535.0, clip: 1 };
+    let (width, height) = (SIDE, SIDE);
+    let erase = PlanesEraseSample { image, values, key, width, height, ..PlanesEraseSample::default() };
+    let finish = PlanesFinishSample {
+        source,
+        output: output(2, true),
+        scales: put(&[0.5_f32; 6]),
+        max: 65_535.0,
+        elements: PlanesFinishSample::F16,
+        ..PlanesFinishSample::default()
+    };
+    vec![
+        ("planes_copy", count("planes_copy", copy, run)),
+        ("planes_resize", count("planes_resize", resize(planes(VIEW.0, SIDE), VIEW.0, 0), run)),
+        ("planes_resize, down", count("planes_resize", resize(planes(SIDE, VIEW.1), VIEW.1, 1), run)),
+        ("planes_nearest", count("planes_nearest", nearest, run)),
+        ("planes_warp, bilinear", count("planes_warp", warp(PlanesWarpSample::BILINEAR), run)),
+        ("planes_warp", count("planes_warp", warp(PlanesWarpSample::BICUBIC), run)),
+        ("planes_blur_rows", count("planes_blur_rows", blur, run)),
+        ("planes_blur_columns", count("planes_blur_columns", blur, run)),
+        ("planes_extreme", count("planes_extreme", extreme, run)),
+        ("planes_points", count("planes_points", points, run)),
+        ("planes_noise", count("planes_noise", noise, run)),
+        ("planes_erase", count("planes_erase", erase, run)),
+        ("planes_finish", count("planes_finish", finish, run)),
     ]
 }
 

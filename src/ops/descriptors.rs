@@ -1,8 +1,8 @@
 //! Descriptors of kernels' images: kernels/descriptors.cuh in Rust. Both sides assert sizes and offsets.
 //!
-//! Pointers are device addresses. Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes; an image may
-//! be a stored rectangle of a larger whole. Strides are in elements, offsets and sizes in pixels. No struct has
-//! padding.
+//! Pointers are device addresses. Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes, or planes of
+//! any type; an image may be a stored rectangle of a larger whole. Strides are in elements, offsets and sizes in pixels.
+//! No struct has padding.
 
 use std::mem::offset_of;
 
@@ -440,6 +440,248 @@ impl FieldStoreSample {
     pub(crate) const BITS: u32 = 2;
 }
 
+/// An image of planes, to read or to write: a rectangle of a whole image. There are no gaps between rows, nor between
+/// planes.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesImage {
+    pub(crate) values: DevicePointer,
+    pub(crate) x: u32,
+    pub(crate) y: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) whole_width: u32,
+    pub(crate) whole_height: u32,
+    /// The type of the values: one of the constants below.
+    pub(crate) element: u32,
+    pub(crate) channels: u32,
+}
+
+impl PlanesImage {
+    /// Whole numbers of 8 bits.
+    pub(crate) const U8: u32 = 0;
+    /// Whole numbers of 16 bits.
+    pub(crate) const U16: u32 = 1;
+    /// Floating-point numbers of 32 bits.
+    pub(crate) const F32: u32 = 2;
+}
+
+/// planes_copy.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesCopySample {
+    pub(crate) source: PlanesImage,
+    pub(crate) target: PlanesImage,
+    /// The column of the whole image for each column of the target, -1 for none; 0 if `exact` says it.
+    pub(crate) columns: DevicePointer,
+    /// The same of rows.
+    pub(crate) rows: DevicePointer,
+    /// The source channel of each channel; 0 if they stay.
+    pub(crate) channels: DevicePointer,
+    /// Bits outside the image, for each channel; 0 for the edge.
+    pub(crate) fill: DevicePointer,
+    /// xx, xy, x0, yx, yy, y0.
+    pub(crate) exact: [i32; 6],
+}
+
+/// planes_resize: one axis a launch. Places are those of stored pixels.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesResizeSample {
+    pub(crate) source: PlanesImage,
+    pub(crate) target: PlanesImage,
+    /// First pixel of each column or row of the target.
+    pub(crate) starts: DevicePointer,
+    /// Index of each first weight, and the number of all weights at the end.
+    pub(crate) offsets: DevicePointer,
+    /// Weights with 22 fractional bits for bytes, doubles for other types.
+    pub(crate) weights: DevicePointer,
+    /// First row that is read, or column.
+    pub(crate) first: u32,
+    /// 0 for a resize of rows.
+    pub(crate) down: u32,
+}
+
+/// planes_nearest.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesNearestSample {
+    pub(crate) source: PlanesImage,
+    pub(crate) target: PlanesImage,
+    /// Bits outside the image, for each channel; 0 for the edge.
+    pub(crate) fill: DevicePointer,
+    /// Map from target to source, for pixel centers.
+    pub(crate) matrix: [f64; 6],
+    /// The matrix with 16 fractional bits.
+    pub(crate) fixed: [i64; 6],
+    /// If 0, the matrix is used.
+    pub(crate) is_fixed: u32,
+    pub(crate) reserved: u32,
+}
+
+/// planes_warp.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesWarpSample {
+    pub(crate) source: PlanesImage,
+    pub(crate) target: PlanesImage,
+    /// Bits outside the image, for each channel; 0 for the edge.
+    pub(crate) fill: DevicePointer,
+    /// The coefficients a to h of the map from pixel centers of the target to points of the source.
+    pub(crate) map: [f64; 8],
+    /// One of the constants below.
+    pub(crate) interpolation: u32,
+    /// If not 0, g and h are 0.
+    pub(crate) is_affine: u32,
+}
+
+impl PlanesWarpSample {
+    /// The nearest pixel.
+    pub(crate) const NEAREST: u32 = 0;
+    /// The four pixels around a point.
+    pub(crate) const BILINEAR: u32 = 1;
+    /// The sixteen pixels around a point.
+    pub(crate) const BICUBIC: u32 = 2;
+}
+
+/// planes_blur_rows, planes_blur_columns.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesBlurSample {
+    pub(crate) source: PlanesImage,
+    pub(crate) target: PlanesImage,
+    /// Planes of `source.height` rows of `target.width` sums: 32 bits for bytes, doubles for other types.
+    pub(crate) between: DevicePointer,
+    /// Weights of all taps: 24 fractional bits for bytes, doubles for other types.
+    pub(crate) weights: DevicePointer,
+    pub(crate) kernel: u32,
+    pub(crate) reserved: u32,
+}
+
+/// planes_extreme: dilation or erosion, one axis a launch.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesExtremeSample {
+    pub(crate) source: PlanesImage,
+    pub(crate) target: PlanesImage,
+    pub(crate) kernel: u32,
+    /// 0 for the smallest value.
+    pub(crate) largest: u32,
+    /// 0 for rows.
+    pub(crate) down: u32,
+    pub(crate) reserved: u32,
+}
+
+/// planes_points: in place.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesPointsSample {
+    pub(crate) image: PlanesImage,
+    /// A value for each value.
+    pub(crate) table: DevicePointer,
+    pub(crate) max: f32,
+    pub(crate) factor: f32,
+    pub(crate) threshold: f32,
+    /// One of the constants below.
+    pub(crate) form: u32,
+    pub(crate) mask: u32,
+    pub(crate) reserved: u32,
+}
+
+impl PlanesPointsSample {
+    /// The table's value.
+    pub(crate) const TABLE: u32 = 0;
+    /// `max - v`.
+    pub(crate) const INVERT: u32 = 1;
+    /// `v` below the threshold, else `max - v`.
+    pub(crate) const SOLARIZE: u32 = 2;
+    /// The bits of the mask.
+    pub(crate) const MASK: u32 = 3;
+    /// `v * factor`.
+    pub(crate) const SCALE: u32 = 4;
+}
+
+/// planes_noise: in place.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesNoiseSample {
+    pub(crate) image: PlanesImage,
+    /// The table of deviates in noise.rs.
+    pub(crate) normals: DevicePointer,
+    pub(crate) key: u64,
+    pub(crate) mean: f32,
+    pub(crate) sigma: f32,
+    pub(crate) max: f32,
+    /// If 0, sums of whole numbers wrap around.
+    pub(crate) clip: u32,
+}
+
+/// planes_erase: in place. The rectangle lies inside the stored part; its place is that in the whole image.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesEraseSample {
+    pub(crate) image: PlanesImage,
+    /// Numbers of each channel in single precision.
+    pub(crate) values: DevicePointer,
+    /// The table of deviates in noise.rs.
+    pub(crate) normals: DevicePointer,
+    pub(crate) key: u64,
+    pub(crate) x: u32,
+    pub(crate) y: u32,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    /// 0 for no noise.
+    pub(crate) std: f32,
+    pub(crate) reserved: u32,
+}
+
+/// A rectangle that is overwritten after normalization.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesErasure {
+    /// Numbers of each channel in single precision.
+    pub(crate) values: DevicePointer,
+    pub(crate) key: u64,
+    pub(crate) left: u32,
+    pub(crate) top: u32,
+    pub(crate) right: u32,
+    pub(crate) bottom: u32,
+    /// 0 for no noise.
+    pub(crate) std: f32,
+    pub(crate) reserved: u32,
+}
+
+/// planes_finish: a complete image. Erasures in `output` are ignored.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanesFinishSample {
+    pub(crate) source: PlanesImage,
+    pub(crate) output: BatchPlace,
+    /// Mean and standard deviation of each channel in single precision; 0 without normalization.
+    pub(crate) scales: DevicePointer,
+    pub(crate) erasures: DevicePointer,
+    /// The table of deviates in noise.rs.
+    pub(crate) normals: DevicePointer,
+    /// The whole number that becomes 1.
+    pub(crate) max: f32,
+    /// The elements of the batch: one of the constants below.
+    pub(crate) elements: u32,
+    /// If 0, channels are planes.
+    pub(crate) interleaved: u32,
+    pub(crate) erasure_count: u32,
+}
+
+impl PlanesFinishSample {
+    /// The values as they are.
+    pub(crate) const AS_STORED: u32 = 0;
+    /// Numbers of 32 bits.
+    pub(crate) const F32: u32 = 1;
+    /// Numbers of 16 bits (IEEE).
+    pub(crate) const F16: u32 = 2;
+    /// Numbers of 16 bits with an exponent of 8 bits.
+    pub(crate) const BF16: u32 = 3;
+}
+
 /// mixup: the batch.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -530,4 +772,17 @@ const _: () = {
     assert!(size_of::<NoiseSample>() == 56 && offset_of!(NoiseSample, mean) == 44);
     assert!(size_of::<EraseNoiseSample>() == 96 && offset_of!(EraseNoiseSample, value) == 80);
     assert!(offset_of!(EraseNoiseSample, output) == offset_of!(FusedSample, output));
+    assert!(size_of::<PlanesImage>() == 40 && offset_of!(PlanesImage, element) == 32);
+    assert!(size_of::<PlanesCopySample>() == 136 && offset_of!(PlanesCopySample, exact) == 112);
+    assert!(size_of::<PlanesResizeSample>() == 112 && offset_of!(PlanesResizeSample, first) == 104);
+    assert!(size_of::<PlanesNearestSample>() == 192 && offset_of!(PlanesNearestSample, fixed) == 136);
+    assert!(size_of::<PlanesWarpSample>() == 160 && offset_of!(PlanesWarpSample, map) == 88);
+    assert!(size_of::<PlanesBlurSample>() == 104 && offset_of!(PlanesBlurSample, kernel) == 96);
+    assert!(size_of::<PlanesExtremeSample>() == 96 && offset_of!(PlanesExtremeSample, down) == 88);
+    assert!(size_of::<PlanesPointsSample>() == 72 && offset_of!(PlanesPointsSample, form) == 60);
+    assert!(size_of::<PlanesNoiseSample>() == 72 && offset_of!(PlanesNoiseSample, clip) == 68);
+    assert!(size_of::<PlanesEraseSample>() == 88 && offset_of!(PlanesEraseSample, std) == 80);
+    assert!(size_of::<PlanesErasure>() == 40 && offset_of!(PlanesErasure, std) == 32);
+    assert!(size_of::<PlanesFinishSample>() == 120 && offset_of!(PlanesFinishSample, max) == 104);
+    assert!(offset_of!(PlanesFinishSample, output) == offset_of!(FusedSample, output));
 };

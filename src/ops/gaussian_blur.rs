@@ -142,6 +142,24 @@ pub(crate) fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
     weights
 }
 
+/// The weights of all taps.
+pub(crate) fn all_weights(kernel: u32, sigma: f64) -> Vec<u32> {
+    let half = weights(kernel, sigma);
+    half[1..].iter().rev().chain(&half).copied().collect()
+}
+
+/// The weights of all taps in doubles, for values that are not bytes.
+pub(crate) fn exact_weights(kernel: u32, sigma: f64) -> Vec<f64> {
+    let radius = i64::from(kernel / 2);
+    let weight = |at: i64| {
+        let x = at as f64 / sigma;
+        libm::exp(-0.5 * x * x)
+    };
+    let weights: Vec<f64> = (-radius..=radius).map(weight).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / sum).collect()
+}
+
 /// Position `at` of a line of `len` pixels, reflected at both ends as often as necessary. The ends themselves are not
 /// repeated.
 pub(crate) fn reflect(at: i64, len: u32) -> u32 {

@@ -9,6 +9,8 @@ use super::descriptors::{
     Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, DevicePointer, ElasticSample,
     EraseNoiseSample, EraseSample, Erasure, FieldLoadSample, FieldStoreSample, FinishSample, FlipSample, FusedSample,
     HistogramSample, MixSample, MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample,
+    PlanesBlurSample, PlanesCopySample, PlanesEraseSample, PlanesErasure, PlanesExtremeSample, PlanesFinishSample,
+    PlanesImage, PlanesNearestSample, PlanesNoiseSample, PlanesPointsSample, PlanesResizeSample, PlanesWarpSample,
     ResizeSample, RotateSample, SharpnessSample, SourceImage, StepDescriptor, TableSample, TargetImage,
 };
 use super::filter::{Interpolation, PassOrder, Stretch};
@@ -16,6 +18,7 @@ use crate::error::Result;
 use crate::raster::{Rect, Size};
 use bytemuck::NoUninit;
 use std::ops::Range;
+use warpfeed_image::planes::PixelKind;
 
 /// A kernel, as an operation's file lists it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -126,6 +129,37 @@ pub(crate) trait CallRecorder {
     fn add(&mut self, kernel: KernelId, descriptor: Descriptor, extent: Size);
 }
 
+/// Makes the kernel calls of one image that is not RGB of 8 bits, in order.
+pub(crate) trait PlanesRecorder {
+    /// The current image.
+    fn image(&self) -> PlanesImage;
+
+    /// Whether others read the current image, so that it must stay as it is.
+    fn is_shared(&self) -> bool;
+
+    /// Makes a new image, the part `part` of a whole of this size, the current one.
+    fn target(&mut self, kind: PixelKind, whole: Size, part: Rect) -> Result<PlanesImage>;
+
+    /// Says that the current image is the part `part`, of the same size, of a whole of this size.
+    fn moved_to(&mut self, whole: Size, part: Rect);
+
+    /// Uploads a table to the device, at an address that is a multiple of 16.
+    fn put(&mut self, table: &[u8]) -> Result<DevicePointer>;
+
+    /// Uninitialized memory on the device.
+    fn scratch(&mut self, len_bytes: usize) -> Result<DevicePointer>;
+
+    /// Adds a call. `extent` is the size in pixels of the area that the kernel makes or changes.
+    fn add(&mut self, kernel: KernelId, descriptor: Descriptor, extent: Size);
+}
+
+impl dyn PlanesRecorder + '_ {
+    /// Adds a call of a kernel with the descriptor `sample`.
+    pub(crate) fn call(&mut self, kernel: KernelId, sample: &impl NoUninit, extent: Size) {
+        self.add(kernel, Descriptor::new(sample), extent);
+    }
+}
+
 impl dyn CallRecorder + '_ {
     /// The size of the complete image. The current image may be a part of it.
     pub(crate) fn whole(&self) -> Size {
@@ -204,4 +238,15 @@ descriptors! {
     MixupBatch,
     FieldLoadSample,
     FieldStoreSample,
+    PlanesCopySample,
+    PlanesResizeSample,
+    PlanesNearestSample,
+    PlanesWarpSample,
+    PlanesBlurSample,
+    PlanesExtremeSample,
+    PlanesPointsSample,
+    PlanesNoiseSample,
+    PlanesEraseSample,
+    PlanesErasure,
+    PlanesFinishSample,
 }

@@ -485,8 +485,8 @@ macro_rules! operations {
             }
         }
 
-        /// The kernels of each operation.
-        const KERNELS: &[&[Kernel]] = &[$($name::KERNELS,)*];
+        /// The kernels of each operation, and those for images that are not RGB of 8 bits.
+        const KERNELS: &[&[Kernel]] = &[$($name::KERNELS,)* values::KERNELS];
     };
 }
 

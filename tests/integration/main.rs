@@ -32,6 +32,7 @@ mod pack_store;
 mod partners;
 mod pipeline;
 mod pixels;
+mod pixels_gpu;
 mod ragged;
 mod ranks;
 mod record_fields;

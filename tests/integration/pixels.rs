@@ -6,8 +6,8 @@ use warpfeed::image::{Rect, Size};
 use warpfeed::ops::{
     AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, ChannelList, ChannelNumbers, ColorJitter, Contrast, Crop,
     Equalize, Erase, Fill, Grayscale, Hflip, Hue, Invert, Jpeg, Normalize, Op, PermuteChannels, Posterize,
-    RandomErasing, RandomGaussianNoise, RandomPerspective, RandomRotation, Resize, Rotate, Saturation, SelectChannels,
-    Sharpness, ToFloat, Transform,
+    RandomErasing, RandomGaussianNoise, RandomPerspective, RandomRotation, Resize, ResizedCrop, Rotate, Saturation,
+    SelectChannels, Sharpness, ToFloat, Transform,
 };
 use warpfeed::prelude::*;
 use warpfeed::source::{EncodedImages, ImageFolder, Source};
@@ -239,6 +239,30 @@ fn batches_of_any_form() {
     // For people: three channels of bytes.
     let shown = &batch.to_rgb().unwrap()[0][0];
     assert_eq!(shown.size(), Size::new(8, 8));
+}
+
+/// Each view reads its own part of what is decoded for all.
+#[test]
+fn views_have_the_values_of_each_alone() {
+    let crop = |x| ResizedCrop::new(Rect { x, y: 9, width: 8, height: 7 }, Size::new(5, 6));
+    let views = [
+        vec![Op::from(crop(20))],
+        vec![Hflip.into(), CenterCrop::new(8).into()],
+        vec![Rotate::new(90.0).into(), SelectChannels::new([1, 0, 1]).into(), Crop::new(3, 5, 11).into()],
+        vec![Invert.into(), crop(2).into()],
+    ];
+    let all = views.iter().map(|ops| warpfeed::view(ops.iter().cloned().map(Transform::from)));
+    let pipeline = builder(3).device(Device::Cpu).output(DType::U16, Layout::Nchw).views(all).build().unwrap();
+    let batch = pipeline.epoch(0).next().unwrap().unwrap();
+    let options = ApplyOptions::default().dtype(DType::U16).pixels(Pixels::Own).device(Device::Cpu);
+    for (at, &index) in batch.indices().iter().enumerate() {
+        let file = words(index as usize, (31 + index as usize, 40 - index as usize), 3);
+        for (view, ops) in views.iter().enumerate() {
+            let want = apply(&file, ops, &options).unwrap();
+            let got = batch.view(view).unwrap().image_bytes(at).unwrap();
+            assert!(got == want.as_bytes().unwrap(), "view {view} of image {index}");
+        }
+    }
 }
 
 #[test]

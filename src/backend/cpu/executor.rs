@@ -4,7 +4,7 @@ use super::gather::{Gather, plain_row};
 use super::output::Output;
 use super::resample;
 use super::values::{ValueOutput, ValueRunner};
-use crate::backend::{Decoded, Twice, WorkStats};
+use crate::backend::{Decoded, PixelForm, Twice, WorkStats};
 use crate::decode::{DecodeOptions, Decoder, Header, Input, Pixels, PriorKnowledge, all_bands};
 use crate::error::{Error, Result};
 use crate::ops::CpuPass;
@@ -141,37 +141,83 @@ impl Executor {
         plans: &[Plan<'_>],
         outputs: &mut [ValueOutput<'_>],
     ) -> Result<Times> {
-        let (start, part) = (Instant::now(), decoded_by(plans));
-        let Self { decoder, values, decoded_values, .. } = self;
-        let Job { image, header, how } = *job;
-        let decode = Span::enter(Activity::Decode);
-        let knew = match image {
-            Input::Encoded(bytes) if header.kind == wanted.kind => {
-                decoder.decode_planes(bytes, header, part, None, how, &mut values.current)?
-            }
-            Input::Stored(image) if header.kind == wanted.kind => {
-                image.decode(part, all_bands(header.kind), &mut values.current)?;
-                PriorKnowledge::Nothing
-            }
-            _ => {
-                let message = format!("the image has {}, and the pipeline's images have {}", header.kind, wanted.kind);
-                return Err(Error::unfit("decode", message));
-            }
-        };
-        drop(decode);
+        let start = Instant::now();
+        let knew = self.decode_values(job, wanted, decoded_by(plans))?;
+        let Self { values, decoded_values, .. } = self;
         let (decode, start) = (start.elapsed(), Instant::now());
         let _augment = Span::enter(Activity::Augment);
         if plans.len() > 1 {
-            decoded_values.clone_from(&values.current);
+            std::mem::swap(&mut values.current, decoded_values);
         }
-        for (i, (plan, output)) in plans.iter().zip(outputs).enumerate() {
-            if i > 0 {
-                values.current.clone_from(decoded_values);
+        for (plan, output) in plans.iter().zip(outputs) {
+            if plans.len() > 1 {
+                values.begin_with(decoded_values, plan.decode)?;
             }
             values.run(plan, wanted.max_value, output)?;
         }
         values.shrink();
         Ok(Times { decode, augment: start.elapsed(), knew })
+    }
+
+    /// Decodes `part` of an image that is not RGB into the current planes.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`](crate::Error::Unfit) for an image of another kind;
+    /// [`Error::Decode`](crate::Error::Decode) for damaged bytes.
+    fn decode_values(&mut self, job: &Job<'_>, wanted: &PixelValues, part: Rect) -> Result<PriorKnowledge> {
+        let _decode = Span::enter(Activity::Decode);
+        let Job { image, header, how } = *job;
+        let current = &mut self.values.current;
+        match image {
+            Input::Encoded(bytes) if header.kind == wanted.kind => {
+                Ok(self.decoder.decode_planes(bytes, header, part, None, how, current)?)
+            }
+            Input::Stored(image) if header.kind == wanted.kind => {
+                image.decode(part, all_bands(header.kind), current)?;
+                Ok(PriorKnowledge::Nothing)
+            }
+            _ => {
+                let message = format!("the image has {}, and the pipeline's images have {}", header.kind, wanted.kind);
+                Err(Error::unfit("decode", message))
+            }
+        }
+    }
+
+    /// Decodes `part` of an image that is not RGB to memory from `room`, which is asked for a number of bytes: the
+    /// values of all planes.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`](crate::Error::Unfit) for an image of another kind;
+    /// [`Error::Decode`](crate::Error::Decode) for damaged bytes; the errors of `room`.
+    pub(crate) fn decode_to_planes<M: AsMut<[u8]>>(
+        &mut self,
+        job: &Job<'_>,
+        wanted: &PixelValues,
+        part: Rect,
+        room: impl FnOnce(usize) -> Result<M>,
+    ) -> Result<(M, Decoded)> {
+        let knew = self.decode_values(job, wanted, part)?;
+        let bytes = self.values.current.as_bytes();
+        let mut planes = room(bytes.len())?;
+        planes.as_mut().copy_from_slice(bytes);
+        self.values.shrink();
+        Ok((planes, by_cpu(knew)))
+    }
+
+    /// Decodes an image that is not RGB and runs plans, each to elements of a batch.
+    ///
+    /// # Errors
+    /// See [`run_values`](Self::run_values).
+    pub(crate) fn run_to_elements<'a>(
+        &mut self,
+        job: &Job<'_>,
+        wanted: &PixelValues,
+        plans: &[Plan<'_>],
+        elements: PixelForm,
+        outs: impl IntoIterator<Item = &'a mut [u8]>,
+    ) -> Result<WorkStats> {
+        let mut outputs: Vec<_> = outs.into_iter().map(|out| ValueOutput::new(out, elements)).collect();
+        self.run_values(job, wanted, plans, &mut outputs).map(WorkStats::from)
     }
 
     fn run_plans(&mut self, job: &Job<'_>, plans: &[Plan<'_>], outputs: &mut [Output<'_>]) -> Result<Times> {

@@ -191,6 +191,13 @@ impl Decoders {
         Ok(Source { image, by: By::Cpu, spare })
     }
 
+    /// Counts an image that is not RGB, which the CPU decodes, where a decoder of the device is in use.
+    pub(super) fn leave_to_cpu(&self, worker: &mut Worker, header: &Header, later: bool) {
+        if header.format != Format::Jpeg && self.router.without_hardware(header, later) == Route::Device {
+            worker.decoded.cpu_fallbacks.add(Reason::Format);
+        }
+    }
+
     /// Brings an image to the host's memory if it is elsewhere.
     pub(super) fn on_host<'a>(&self, image: Given<'a>) -> Result<Given<'a>> {
         match image {

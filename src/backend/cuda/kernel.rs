@@ -10,8 +10,11 @@ use crate::raster::Size;
 use crate::tensor::DType;
 use std::sync::Arc;
 
-/// Largest number of samples in one launch: a grid's y and z are 16-bit numbers.
+/// Largest number of samples in one launch, and of blocks below each other: a grid's y and z are 16-bit numbers.
 const MAX_SAMPLES: usize = 65_535;
+
+/// Largest number of rows of a kernel with one pixel per thread.
+pub(super) const MOST_ROWS: u32 = 8 * MAX_SAMPLES as u32;
 
 /// Gathers a view or a resize into an image of bytes.
 pub(super) const GATHER: KernelId = KernelId(REGISTRY.len());
@@ -25,8 +28,10 @@ pub(super) const ERASE_NOISE: KernelId = KernelId(REGISTRY.len() + 3);
 pub(super) const FIELD_LOAD: KernelId = KernelId(REGISTRY.len() + 4);
 /// Writes a mask into the batch.
 pub(super) const FIELD_STORE: KernelId = KernelId(REGISTRY.len() + 5);
-/// Number of kernels: the operations' and these six.
-const COUNT: usize = REGISTRY.len() + 6;
+/// Writes planes into the batch.
+pub(super) const PLANES_FINISH: KernelId = KernelId(REGISTRY.len() + 6);
+/// Number of kernels: the operations' and these seven.
+const COUNT: usize = REGISTRY.len() + 7;
 
 /// One image's share of a launch.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +70,7 @@ impl Group {
     fn grid(&self) -> ([u32; 3], [u32; 3]) {
         let count = self.count as u32;
         let grid = match self.kernel {
-            ERASE_NOISE | FIELD_LOAD | FIELD_STORE => KernelGrid::Pixels,
+            ERASE_NOISE | FIELD_LOAD | FIELD_STORE | PLANES_FINISH => KernelGrid::Pixels,
             // The back end's other kernels work in tiles.
             KernelId(kernel) => REGISTRY.get(kernel).map_or(KernelGrid::Tiles, |kernel| kernel.grid),
         };
@@ -136,15 +141,18 @@ impl Kernels {
     ) -> Result<Self> {
         let layout = if planes { "nchw" } else { "nhwc" };
         let of_operations = REGISTRY.iter().map(|kernel| kernel.name.to_owned());
+        // RGB images never become numbers of 16 bits, so kernels for them are not called then.
+        let rgb = if dtype == DType::U16 { DType::U8 } else { dtype };
         // A batch of bytes has no noise, because noise follows normalization.
-        let noise = if dtype == DType::U8 { "u8_nhwc".to_owned() } else { format!("{dtype}_{layout}") };
+        let noise = if rgb == DType::U8 { "u8_nhwc".to_owned() } else { format!("{dtype}_{layout}") };
         let own = [
             "fused_u8_nhwc".to_owned(),
-            format!("fused_{dtype}_{layout}"),
-            format!("finish_{dtype}_{layout}"),
+            format!("fused_{rgb}_{layout}"),
+            format!("finish_{rgb}_{layout}"),
             format!("erase_noise_{noise}"),
             "field_load_u8_nhwc".to_owned(),
             "field_store_u8_nchw".to_owned(),
+            "planes_finish".to_owned(),
         ];
         let functions =
             of_operations.chain(own).map(|name| Ok((module.function(&name)?, name))).collect::<Result<_>>()?;
@@ -169,16 +177,22 @@ impl Kernels {
         self.table.idle();
     }
 
-    /// Queues the mixing of a batch of `count` images of `size`.
+    /// Queues the mixing of a batch of `count` images of `size` with this number of channels.
     ///
     /// # Safety
     /// `batch`, the device address of a `MixupBatch`, and all memory that it points to are valid from the launch's run
     /// until its end.
-    pub(super) unsafe fn launch_mix(&self, batch: u64, count: usize, size: Size, stream: &Stream) -> Result<()> {
+    pub(super) unsafe fn launch_mix(
+        &self,
+        batch: u64,
+        count: usize,
+        (size, channels): (Size, usize),
+        stream: &Stream,
+    ) -> Result<()> {
         const THREADS: u32 = 256;
         let (function, name) = &self.mix;
         let launch = Launch { samples: batch, table: 0, count: count as u32, reserved: 0 };
-        let blocks = (3 * size.area_px()).div_ceil(THREADS.into()) as u32;
+        let blocks = (channels as u64 * size.area_px()).div_ceil(THREADS.into()) as u32;
         // SAFETY: all kernels take this parameter; the rest is the contract.
         unsafe { driver::launch(name, *function, [blocks, 1, 1], [THREADS, 1, 1], stream, &launch) }
     }

@@ -1,7 +1,7 @@
 //! Lowers a sample's plan to its share of launches.
 
 use super::arena::{Arena, StagingWriter};
-use super::kernel::{Call, ERASE_NOISE, FIELD_LOAD, FINISH, FUSED, GATHER};
+use super::kernel::{Call, ERASE_NOISE, FIELD_LOAD, FINISH, FUSED, GATHER, PLANES_FINISH};
 use crate::backend::{PixelForm, Strides};
 use crate::error::Result;
 use crate::ops::byte_table::ByteTable;
@@ -367,12 +367,12 @@ fn plain_and_noisy(erasures: &[Overwrite]) -> (&[Overwrite], &[Overwrite]) {
 /// Sets the address in the batch in a sample's last calls: those that write the image and those that erase in it; and
 /// the strides, if they are not the image's own.
 pub(super) fn place(calls: &mut [Call], elements: DevicePointer, strides: Option<Strides>) {
-    // The offset is the same in all three descriptors, as descriptors.rs asserts.
+    // The offset is the same in all four descriptors, as descriptors.rs asserts.
     const OFFSET: usize = offset_of!(FusedSample, output);
-    debug_assert!(calls.iter().any(|call| [FUSED, FINISH].contains(&call.kernel)));
+    debug_assert!(calls.iter().any(|call| [FUSED, FINISH, PLANES_FINISH].contains(&call.kernel)));
     for call in calls.iter_mut().rev() {
         match call.kernel {
-            FUSED | FINISH | ERASE_NOISE => {
+            FUSED | FINISH | ERASE_NOISE | PLANES_FINISH => {
                 call.descriptor.set(OFFSET + offset_of!(BatchPlace, elements), &elements);
                 if let Some(Strides { plane, row }) = strides {
                     call.descriptor.set(OFFSET + offset_of!(BatchPlace, plane_stride), &plane);

@@ -10,6 +10,8 @@
 //! with noise, and all after it, are launches of their own. A recipe with a custom operation runs on the CPU, and the
 //! device only normalizes the result.
 //!
+//! Of images that are not RGB of 8 bits the CPU decodes the needed part, and kernels for planes do all else (`values`).
+//!
 //! An in-flight batch has an `arena` with a share of the pipeline's budget (`limits`), so no batch waits for the memory
 //! of another.
 //!
@@ -52,6 +54,7 @@ mod prepare;
 pub(crate) mod route;
 mod streams;
 mod submit;
+mod values;
 mod worker;
 
 pub(crate) use gpu::Gpu;

@@ -6,9 +6,12 @@ use super::in_flight::{InFlight, Prepared};
 use super::kernel::Call;
 use super::lower::{self, DeviceImage, Form, Lowering, packed_bytes};
 use super::masks;
+use super::values::{self, PlanesLowering};
 use super::worker::Worker;
-use crate::backend::{Executor, Given, PlannedSample, RunOptions, WorkStats};
+use crate::backend::{Executor, Given, Job, PlannedSample, RunOptions, WorkStats};
 use crate::error::{Error, Result};
+use crate::ops::descriptors::PlanesImage;
+use crate::ops::values::PixelValues;
 use crate::plan::{Plan, decoded_by};
 use crate::raster::Rect;
 use crate::trace::{Activity, Span};
@@ -43,7 +46,12 @@ impl<'a> Preparation<'a> {
         let lower = |mask| masks::lowered(mask, (&mut self.host.stages, &mut *self.worker), &self.batch.arena);
         let masks = sample.masks.iter().map(lower).collect::<Result<Vec<_>>>()?;
         let lowered = start.elapsed();
-        let (prepared, mut work) = if !sample.plans.iter().all(lower::has_kernels) {
+        let (prepared, mut work) = if let Some(values) = self.options.values {
+            let image = self.decoders.on_host(image)?;
+            let prepared = self.with_values(&image, sample, &values)?;
+            self.decoders.buffers.give(image.into_buffer());
+            prepared
+        } else if !sample.plans.iter().all(lower::has_kernels) {
             let image = self.decoders.on_host(image)?;
             let prepared = self.on_cpu(&image, sample)?;
             self.decoders.buffers.give(image.into_buffer());
@@ -99,6 +107,70 @@ impl<'a> Preparation<'a> {
             lowering.run(plan, Form { size: plan.size, elements: self.options.elements() })
         };
         plans.iter().map(lower).collect()
+    }
+
+    /// Prepares an image that is not RGB. The CPU runs its plans if there is no kernel or no memory for them.
+    fn with_values(
+        &mut self,
+        image: &Given<'_>,
+        &PlannedSample { header, plans, later, .. }: &PlannedSample<'_>,
+        values: &PixelValues,
+    ) -> Result<(Prepared, WorkStats)> {
+        let options = self.options;
+        let job = options.job(image.input()?, header);
+        self.decoders.leave_to_cpu(self.worker, header, later);
+        let (calls, mut work) = if !values::have_kernels(plans) {
+            self.made_by_cpu(&job, values, plans)?
+        } else {
+            match self.lower_values(&job, values, plans) {
+                Err(Error::OutOfDeviceMemory { .. }) => {
+                    let (calls, mut work) = self.made_by_cpu(&job, values, plans)?;
+                    work.decoded.for_memory += 1;
+                    (calls, work)
+                }
+                made => made?,
+            }
+        };
+        work.decoded += self.worker.take_decoded();
+        let size = plans[0].size;
+        Ok((Prepared { size, calls, masks: Vec::new(), hardware_job: None, jpeg_job: None }, work))
+    }
+
+    /// Decodes an image that is not RGB on the CPU and lowers its plans.
+    fn lower_values(
+        &mut self,
+        job: &Job<'_>,
+        values: &PixelValues,
+        plans: &[Plan<'_>],
+    ) -> Result<(Vec<Vec<Call>>, WorkStats)> {
+        let (arena, elements) = (&self.batch.arena, self.options.elements());
+        let (start, part) = (Instant::now(), decoded_by(plans));
+        let (planes, decoded) = self.host.decode_to_planes(job, values, part, |len_bytes| arena.piece(len_bytes))?;
+        let (decode, start) = (start.elapsed(), Instant::now());
+        let _lower = Span::enter(Activity::Lower);
+        let image = PlanesImage::new(planes.address(), values.kind, job.header.size, part);
+        let lower = |plan: &Plan<'_>| {
+            let lowering = PlanesLowering::new(arena, &mut self.worker.staging, image, plans.len() > 1);
+            lowering.run(plan, values.max_value, elements)
+        };
+        let calls = plans.iter().map(lower).collect::<Result<_>>()?;
+        Ok((calls, WorkStats { decode, augment: start.elapsed(), decoded, approximate: false }))
+    }
+
+    /// Runs plans for an image that is not RGB on the CPU. Kernels only move the elements to their places.
+    fn made_by_cpu(
+        &mut self,
+        job: &Job<'_>,
+        values: &PixelValues,
+        plans: &[Plan<'_>],
+    ) -> Result<(Vec<Vec<Call>>, WorkStats)> {
+        let elements = self.options.elements();
+        let room = |plan: &Plan<'_>| self.batch.arena.piece(elements.image_bytes(plan.size));
+        let mut pieces = plans.iter().map(room).collect::<Result<Vec<_>>>()?;
+        let outs = pieces.iter_mut().map(Allocation::bytes_mut);
+        let work = self.host.run_to_elements(job, values, plans, elements, outs)?;
+        let place = |(plan, piece): (&Plan<'_>, &Allocation)| vec![values::place(piece.address(), plan.size, elements)];
+        Ok((plans.iter().zip(&pieces).map(place).collect(), work))
     }
 
     /// Runs plans on the CPU without their epilogues, for passes that have no kernel.

@@ -203,10 +203,13 @@ impl Outputs {
             staged.groups.iter().try_for_each(|group| unsafe { self.kernels.launch(group, compute) })
         })?;
         self.queue_copies(rooms, masks, &staged, end)?;
+        let channels = self.options.elements().channels;
         for &(size, mix) in &staged.mixes {
             // SAFETY: everything else that it reads lies in the arena, uploaded before. The view's images
             // are complete, and there are as many as labels.
-            unsafe { self.kernels.launch_mix(mix, end.annotations.labels_or_zeros().len(), size, compute)? };
+            unsafe {
+                self.kernels.launch_mix(mix, end.annotations.labels_or_zeros().len(), (size, channels), compute)?
+            };
         }
         if let (Some(buffer), Some((from, len_bytes))) = (targets, staged.targets) {
             buffer.users.iter().try_for_each(|user| compute.wait(user))?;

@@ -13,7 +13,7 @@ pub(crate) use output::ValueOutput;
 
 use crate::error::Result;
 use crate::ops::pad::mirrored;
-use crate::ops::values::ValueWork;
+use crate::ops::values::{ValueWork, is_held};
 use crate::plan::{Plan, StageWork};
 use crate::raster::{Rect, Size};
 use warpfeed_image::planes::Planes;
@@ -37,6 +37,14 @@ impl ValueRunner {
     /// Frees the memory of large images.
     pub(crate) fn shrink(&mut self) {
         [&mut self.current, &mut self.next, &mut self.between].into_iter().for_each(|planes| planes.shrink(KEEP_BYTES));
+    }
+
+    /// Makes the part `part` of a decoded image, which holds more, the current image.
+    pub(crate) fn begin_with(&mut self, decoded: &Planes, part: Rect) -> Result<()> {
+        let kind = decoded.kind();
+        self.current.reset_part(kind, decoded.whole(), part)?;
+        with_element!(kind.element, T => place::crop::<T>(decoded, 0, 0, None, &mut self.current));
+        Ok(())
     }
 
     /// Runs a plan on the current image, which holds the part that the plan begins with, and writes the result out.
@@ -69,7 +77,7 @@ impl ValueRunner {
                 return Ok(());
             }
             // What is held is the result, if the rectangle lies inside the image.
-            ValueWork::Crop { x, y, .. } if holds(current, *x, *y, part) => {
+            ValueWork::Crop { x, y, .. } if is_held(current.part(), *x, *y, part) => {
                 current.moved_to(size, part);
                 return Ok(());
             }
@@ -84,13 +92,6 @@ impl ValueRunner {
         std::mem::swap(current, next);
         Ok(())
     }
-}
-
-/// Whether the part of a crop is what an image holds.
-fn holds(image: &Planes, x: i32, y: i32, part: Rect) -> bool {
-    let held = image.part();
-    let is = |held: u32, start: u32, by: i32| i64::from(held) == i64::from(start) + i64::from(by);
-    held.size() == part.size() && is(held.x, part.x, x) && is(held.y, part.y, y)
 }
 
 /// Makes the rectangle that `out` holds of the work's result.

@@ -191,7 +191,7 @@ impl Number for f32 {
 
     #[inline(always)]
     fn to_f32(self) -> f32 {
-        self.into()
+        self
     }
 
     #[inline(always)]

@@ -3,6 +3,7 @@
 use super::number::Number;
 use crate::ops::noise;
 use crate::ops::turn::Turn;
+use crate::ops::values::common;
 use crate::ops::{ChannelNumbers, Overwrite};
 use crate::raster::Rect;
 use warpfeed_image::planes::Planes;
@@ -117,11 +118,4 @@ pub(super) fn erase<T: Number>(planes: &mut Planes, of: &Overwrite) {
             }
         }
     }
-}
-
-/// The rectangle that two have in common.
-pub(super) fn common(a: Rect, b: Rect) -> Option<Rect> {
-    let (x, y) = (a.x.max(b.x), a.y.max(b.y));
-    let (right, bottom) = (a.right().min(b.right()), a.bottom().min(b.bottom()));
-    (x < right && y < bottom).then(|| Rect { x, y, width: right - x, height: bottom - y })
 }

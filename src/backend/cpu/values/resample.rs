@@ -152,8 +152,8 @@ fn horizontal_rows<T: Number>(
                     sums[lane] = T::add(sums[lane], values[lane], *weight);
                 }
             }
-            for lane in 0..LANES {
-                made[lane][x] = T::of_sum(sums[lane]);
+            for (row, sum) in made.iter_mut().zip(sums) {
+                row[x] = T::of_sum(sum);
             }
         }
         for lane in 0..count {

@@ -1,7 +1,7 @@
 //! Passes whose values depend on a square around each: Gaussian blur, dilation and erosion.
 
 use super::number::Number;
-use crate::ops::gaussian_blur::{BETWEEN_BITS, WEIGHT_BITS, reflect, weights};
+use crate::ops::gaussian_blur::{BETWEEN_BITS, WEIGHT_BITS, all_weights, exact_weights, reflect};
 use crate::ops::morphology::windows;
 use crate::raster::Rect;
 use crate::simd::{wide, widest};
@@ -35,8 +35,7 @@ impl Blur for u8 {
     type Sum = u64;
 
     fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
-        let half = weights(kernel, sigma);
-        half[1..].iter().rev().chain(&half).copied().collect()
+        all_weights(kernel, sigma)
     }
 
     #[inline(always)]
@@ -69,14 +68,7 @@ macro_rules! blur_in_doubles {
             type Sum = f64;
 
             fn weights(kernel: u32, sigma: f64) -> Vec<f64> {
-                let radius = i64::from(kernel / 2);
-                let weight = |at: i64| {
-                    let x = at as f64 / sigma;
-                    libm::exp(-0.5 * x * x)
-                };
-                let weights: Vec<f64> = (-radius..=radius).map(weight).collect();
-                let sum: f64 = weights.iter().sum();
-                weights.iter().map(|weight| weight / sum).collect()
+                exact_weights(kernel, sigma)
             }
 
             #[inline(always)]

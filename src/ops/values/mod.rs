@@ -1,11 +1,15 @@
 //! Operations on images that are not RGB of 8 bits: any element type, any number of channels.
 //!
 //! A channel is an image of its own: no operation mixes channels unless it is about color, and then it takes RGB of 8
-//! bits alone. Which source pixel is read, and with what weight, never depends on the element type. References: NumPy for
-//! copies; Pillow's modes `I;16` and `F` for resizes, `I` (limited to 0 to 65,535) and `F` for maps, channel by channel;
-//! torchvision's tensors for brightness, inverting and posterizing. NaN and infinity go through copies as they are, and
-//! through filters as arithmetic says; what dilation and erosion make of NaN is not defined. An alpha channel is a channel
-//! like any other.
+//! bits alone. Which source pixel is read, and with what weight, never depends on the element type. References: NumPy
+//! for copies; Pillow's modes `I;16` and `F` for resizes, `I` (limited to 0 to 65,535) and `F` for maps, channel by
+//! channel; torchvision's tensors for brightness, inverting and posterizing. NaN and infinity go through copies as they
+//! are, and through filters as arithmetic says; what dilation and erosion make of NaN is not defined. An alpha channel
+//! is a channel like any other.
+
+mod launch;
+
+pub(super) use launch::KERNELS;
 
 use super::affine_warp::AffineWarp;
 use super::byte_table::ByteTable;
@@ -106,8 +110,8 @@ pub(crate) enum ValueWork {
     Select(ChannelList),
 }
 
-/// A map from pixel centers of the result to points of the image, `(a x + b y + c) / (g x + h y + 1)`, `(d x + e y + f) /
-/// (g x + h y + 1)`.
+/// A map from pixel centers of the result to points of the image, `(a x + b y + c) / (g x + h y + 1)`,
+/// `(d x + e y + f) / (g x + h y + 1)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Projective {
     /// a to h.
@@ -205,6 +209,19 @@ impl ValueWork {
             Self::Blur { kernel, .. } | Self::Extreme { kernel, .. } => around(kernel / 2),
         }
     }
+}
+
+/// Whether the part `part` of a crop at (`x`, `y`) is what an image holds.
+pub(crate) fn is_held(held: Rect, x: i32, y: i32, part: Rect) -> bool {
+    let is = |held: u32, start: u32, by: i32| i64::from(held) == i64::from(start) + i64::from(by);
+    held.size() == part.size() && is(held.x, part.x, x) && is(held.y, part.y, y)
+}
+
+/// The rectangle that two have in common.
+pub(crate) fn common(a: Rect, b: Rect) -> Option<Rect> {
+    let (x, y) = (a.x.max(b.x), a.y.max(b.y));
+    let (right, bottom) = (a.right().min(b.right()), a.bottom().min(b.bottom()));
+    (x < right && y < bottom).then(|| Rect { x, y, width: right - x, height: bottom - y })
 }
 
 impl Op {
