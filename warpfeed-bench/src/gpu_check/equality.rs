@@ -1,5 +1,6 @@
 //! Comparison of every kernel with the CPU, byte for byte.
 
+use super::pixels;
 use crate::trial::Trial;
 use serde::Serialize;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ const LAYOUTS: [Layout; 2] = [Layout::Nchw, Layout::Nhwc];
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Equality {
-    /// Number of batches that were made on both sides.
+    /// Number of batches, and of images that are not RGB of 8 bits, that were made on both sides.
     pub cases: usize,
     /// The cases that differ, each with its difference.
     pub different: Vec<String>,
@@ -97,6 +98,7 @@ fn equality(
     // Making the images anew for each pipeline would take longer than all cases.
     let images = Arc::new(EncodedImages::new(images(sizes)?));
     let mut found = Equality { cases: cases.len(), different: Vec::new() };
+    pixels::compare(device, &mut found, progress)?;
     for case in cases {
         progress(&case.name);
         let make = |device| case.pipeline(&images, sizes, device);
@@ -291,7 +293,7 @@ fn recipes() -> Vec<Vec<Op>> {
 }
 
 /// An operation as JSON.
-fn written(op: &Op) -> String {
+pub(super) fn written(op: &Op) -> String {
     serde_json::to_string(op).unwrap_or_else(|_| op.name().to_owned())
 }
 

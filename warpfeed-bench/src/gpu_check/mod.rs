@@ -19,6 +19,7 @@ mod decoding;
 mod engines;
 mod equality;
 mod inputs;
+mod pixels;
 
 pub use bound::{Area, StepBeside, decoding_bound, step_beside_decoding};
 pub use decoding::{DecodedBy, Decoding, decoding};
