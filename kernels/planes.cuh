@@ -1,7 +1,7 @@
-// Values of planes. A thread makes a pixel in all planes, one after the other, so a place or a point is computed once for
-// all channels. The type of the values is known when a kernel runs: whole numbers of 16 bits are exact in single
-// precision, and so are their sums and differences in sampling, which are those of floating-point values. So there is one
-// code for all types. Reference: src/backend/cpu/values/number.rs.
+// Values of planes. A thread makes a pixel in all planes, one after the other, so a place or a point is computed once
+// for all channels. The type of the values is known when a kernel runs. Whole numbers of 16 bits are exact in single
+// precision, and so are the sums and differences of a few of them. So one code samples all types. Reference:
+// src/backend/cpu/values/number.rs.
 #pragma once
 
 #include "grid.cuh"
@@ -100,8 +100,8 @@ __host__ __device__ inline void store_channels(const PlanesImage& target, uint32
     }
 }
 
-// Copies pixel (column, row) of the whole, or the nearest stored one. `channels` has the source channel of each channel,
-// or is null.
+// Copies pixel (column, row) of the whole, or the nearest stored one. `channels` has the source channel of each
+// channel, or is null.
 __host__ __device__ inline void copy_channels(const PlanesImage& source, int32_t column, int32_t row,
                                               const uint32_t* channels, const PlanesImage& target, uint32_t x,
                                               uint32_t y) {

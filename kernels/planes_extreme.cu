@@ -31,7 +31,8 @@ __device__ inline void planes_extreme(const Launch& launch) {
         for (int32_t i = start; i < end; i++) {
             at += step;
             const float value = value_at(source, at);
-            // Of equal values, such as 0 and -0, the reference keeps the last of the largest, the first of the smallest.
+            // Of equal values, such as 0 and -0, the reference keeps the last of the largest and the first of the
+            // smallest.
             best = (best > value) == (sample.largest != 0) ? best : value;
         }
         return bits_of(source.element, best);

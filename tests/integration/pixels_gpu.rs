@@ -1,5 +1,5 @@
-//! The GPU path gives the CPU path's values for images of any element type and number of channels, on a real or simulated
-//! device: `cuda-sim/run cargo test --test integration gpu:: -- --ignored`.
+//! The GPU path gives the CPU path's values for images of any element type and number of channels, on a real or
+//! simulated device: `cuda-sim/run cargo test --test integration gpu:: -- --ignored`.
 
 use crate::common::{Random, ragged, recipes, views};
 use warpfeed::fields::{Field, Fields, Mask, MaskValues};
