@@ -327,7 +327,7 @@ fn masks((width, height): (u32, u32)) -> Result<Fields> {
 }
 
 /// The first difference between an epoch of two pipelines, as text.
-fn difference(expected: &Pipeline, got: &Pipeline, epoch: u64) -> Result<Option<String>> {
+pub(super) fn difference(expected: &Pipeline, got: &Pipeline, epoch: u64) -> Result<Option<String>> {
     for (expected, got) in expected.epoch(epoch).zip(got.epoch(epoch)) {
         let (expected, got) = (expected?, got?);
         if let (Some(expected), Some(got)) = (expected.fields(0), got.fields(0)) {

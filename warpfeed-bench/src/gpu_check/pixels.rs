@@ -1,13 +1,15 @@
 //! Comparison of the kernels for images that are not RGB of 8 bits with the CPU.
 
-use super::equality::{Equality, written};
+use super::equality::{Equality, difference, written};
 use warpfeed::image::planes::{Element, PixelKind};
 use warpfeed::image::{Rect, Size};
 use warpfeed::ops::{
     AffineMatrix, Brightness, ChannelList, Crop, Dilate, Erase, Erode, Fill, GaussianBlur, GaussianNoise, Hflip,
     Interpolation, Invert, Normalize, Op, Pad, PadMode, Perspective, Resize, Rotate, SelectChannels, Solarize,
+    random_horizontal_flip,
 };
-use warpfeed::{ApplyOptions, DType, Device, Layout, Pixels, Result, apply};
+use warpfeed::source::EncodedImages;
+use warpfeed::{ApplyOptions, DType, Device, Layout, Mix, Pipeline, Pixels, Result, apply};
 
 /// Kinds with each type and each arithmetic.
 const KINDS: [PixelKind; 3] = [
@@ -18,7 +20,7 @@ const KINDS: [PixelKind; 3] = [
 
 const SIZE: Size = Size { width: 67, height: 43 };
 
-/// Adds a case for each operation, and for each type and layout of the result.
+/// Adds a case for each operation, for each type and layout of the result, and for mixed batches of 16 bits.
 pub(super) fn compare(device: Device, found: &mut Equality, progress: &mut dyn FnMut(&str)) -> Result<()> {
     for kind in KINDS {
         let file = noise(kind);
@@ -46,6 +48,24 @@ pub(super) fn compare(device: Device, found: &mut Equality, progress: &mut dyn F
             if wrong > 0 {
                 found.different.push(format!("{name}: {wrong} bytes differ"));
             }
+        }
+    }
+    for layout in [Layout::Nchw, Layout::Nhwc] {
+        let name = format!("mixed, u16, {layout:?}");
+        progress(&name);
+        let make = |device| {
+            Pipeline::builder(EncodedImages::new((0..4).map(|class| (noise(KINDS[1]), class))))
+                .pixels(Pixels::Own)
+                .output(DType::U16, layout)
+                .transform(random_horizontal_flip(0.5))
+                .transform(Resize::new(SIZE))
+                .mix(Mix::torchvision(0.8, 0.0).hard_labels(true))
+                .device(device)
+                .build()
+        };
+        found.cases += 1;
+        if let Some(difference) = difference(&make(Device::Cpu)?, &make(device)?, 0)? {
+            found.different.push(format!("{name}: {difference}"));
         }
     }
     Ok(())
