@@ -299,7 +299,7 @@ fn of_planes<R>(normals: u64, run: &impl Fn(Launched<'_>) -> R) -> Vec<(&'static
     let copy = PlanesCopySample { source, target, columns: 0, rows: 0, channels: 0, fill, exact };
     let resize = |source: PlanesImage, input: u32, down: u32| {
         let Axis { starts, offsets, .. } = axis(input, SIDE);
-        // As many as all taps.
+        // One weight for each tap.
         let weights = put(&vec![0.2_f64; 8 * SIDE as usize]);
         PlanesResizeSample { source, target, starts, offsets, weights, first: 0, down }
     };

@@ -298,7 +298,7 @@ impl PixelForm {
     /// not RGB.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the elements would need a conversion that nobody asked for.
+    /// [`Error::Parameter`] if the elements would need a conversion that the settings do not ask for.
     pub(crate) fn of_pixels(self, values: &PixelValues, normalize: Normalization, all: bool) -> Result<Self> {
         let is_whole = matches!(self.dtype, DType::U8 | DType::U16);
         if is_whole && normalize.is_some() {

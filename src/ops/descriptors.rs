@@ -474,7 +474,7 @@ pub(crate) struct PlanesCopySample {
     pub(crate) target: PlanesImage,
     /// The column of the whole image for each column of the target, -1 for none; 0 if `exact` says it.
     pub(crate) columns: DevicePointer,
-    /// The same of rows.
+    /// The row of the whole image for each row of the target, in the same way.
     pub(crate) rows: DevicePointer,
     /// The source channel of each channel; 0 if they stay.
     pub(crate) channels: DevicePointer,

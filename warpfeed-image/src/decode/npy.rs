@@ -30,7 +30,7 @@ fn bad(message: impl Into<String>) -> Error {
 }
 
 impl NpyHeader {
-    /// Reads the header. `len_bytes` is the length of the whole file, of which `bytes` may be only the start.
+    /// Reads the header. `len_bytes` is the length of the whole file; `bytes` may be only its start.
     ///
     /// # Errors
     /// [`Error::Decode`] if the header is damaged, if the array is no image, or if the values do not fit the file.

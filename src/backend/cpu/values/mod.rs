@@ -76,7 +76,7 @@ impl ValueRunner {
                 place::erase::<T>(current, overwrite);
                 return Ok(());
             }
-            // What is held is the result, if the rectangle lies inside the image.
+            // If the rectangle lies inside the image, the pixels that the image holds are the result.
             ValueWork::Crop { x, y, .. } if is_held(current.part(), *x, *y, part) => {
                 current.moved_to(size, part);
                 return Ok(());

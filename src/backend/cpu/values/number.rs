@@ -12,7 +12,7 @@ pub(super) trait Number: Value + Default {
     type Wide: Copy + Default + Send + Sync;
     /// Where a sum begins.
     const START: Self::Wide;
-    /// What is added before the fraction of a sampled value is dropped, with the edge as fill.
+    /// The number to add to a sampled value before its fraction is dropped, if the edge is the fill.
     const EDGE_ROUNDING: f64;
 
     /// Whether the type has whole numbers.

@@ -11,7 +11,7 @@ use warpfeed_image::planes::Planes;
 /// Side of the squares in which planes are transposed.
 const TILE: usize = 16;
 
-/// Copies the rectangle at (`x`, `y`), of which `out` holds a part. Outside the image are the numbers, or its edge.
+/// Copies a part of the rectangle at (`x`, `y`) to `out`. Outside the image it has the fill numbers, or the edge.
 pub(super) fn crop<T: Number>(input: &Planes, x: i32, y: i32, fill: Option<ChannelNumbers>, out: &mut Planes) {
     let (whole, held, part) = (input.whole(), input.part(), out.part());
     // The rectangle's first column and row in the image.

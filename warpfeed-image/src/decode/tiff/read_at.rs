@@ -1,9 +1,9 @@
-//! Files of which ranges of bytes are read.
+//! Files that are read by ranges of bytes.
 
 use crate::error::{Error, Result};
 use std::borrow::Cow;
 
-/// A file of which ranges of bytes can be read, in memory or elsewhere.
+/// A file, in memory or elsewhere, that can be read by ranges of bytes.
 pub(crate) trait ReadAt {
     /// Length of the file.
     fn len_bytes(&self) -> u64;

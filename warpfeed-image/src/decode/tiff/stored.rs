@@ -1,4 +1,4 @@
-//! Large files, of which only the parts that a crop needs are read.
+//! Large files. Only the parts that a crop needs are read.
 
 use super::read_at::ReadAt;
 use super::{TiffScratch, bad, decode, header};
