@@ -18,6 +18,15 @@ pub(crate) fn write(
     shape: &[usize],
     data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
+    let header = header(descr, shape)?;
+    atomic::write_output(path, |file| {
+        file.write_all(&header)?;
+        data(file)
+    })
+}
+
+/// The bytes of a file before the elements, which are in C order.
+pub(crate) fn header(descr: &str, shape: &[usize]) -> Result<Vec<u8>> {
     // Python's notation: a tuple of one number needs a comma after it, and longer tuples allow one.
     let sides: String = shape.iter().map(|side| format!("{side},")).collect();
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({sides}), }}");
@@ -26,13 +35,8 @@ pub(crate) fn write(
     let length = u16::try_from(padded).map_err(|_| {
         Error::parameter("write_npy", "shape", "a few numbers, as a header of 64 KiB holds", shape.len())
     })?;
-    atomic::write_output(path, |file| {
-        file.write_all(MAGIC)?;
-        file.write_all(&[1, 0])?;
-        file.write_all(&length.to_le_bytes())?;
-        writeln!(file, "{header:<width$}", width = padded - 1)?;
-        data(file)
-    })
+    let text = format!("{header:<width$}\n", width = padded - 1);
+    Ok([MAGIC, &[1, 0], &length.to_le_bytes(), text.as_bytes()].concat())
 }
 
 /// The numbers of a file in C order, whatever their shape: those of [`array`].

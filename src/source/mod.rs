@@ -50,6 +50,8 @@ pub(crate) mod stream;
 mod voc;
 mod window;
 mod yolo;
+#[cfg(feature = "zarr")]
+mod zarr;
 
 pub use crate::address::without_secrets;
 pub use crate::os::file::{read_limited, read_text_limited, read_up_to};
@@ -81,6 +83,8 @@ pub use stream::{
 };
 pub use voc::VocFolder;
 pub use yolo::YoloFolder;
+#[cfg(feature = "zarr")]
+pub use zarr::ZarrArray;
 
 use crate::error::{Error, Result};
 use crate::os::file::open_with_metadata;

@@ -58,6 +58,8 @@ pub enum SourceFormat {
     /// A folder `images` with YOLO's labels next to it and [`RecordOptions::classes`], or a `data.yaml` and
     /// [`OpenOptions::split`]: [`YoloFolder`].
     Yolo,
+    /// The folder of a Zarr array, and the meaning of its dimensions ([`OpenOptions::axes`]), with the feature `zarr`.
+    Zarr,
 }
 
 impl SourceFormat {
@@ -74,6 +76,7 @@ impl SourceFormat {
             ("masks", Self::Masks),
             ("voc", Self::Voc),
             ("yolo", Self::Yolo),
+            ("zarr", Self::Zarr),
         ];
         [("folder", Self::Folder), ("list", Self::List)].into_iter().chain(shards).chain(others)
     }
@@ -91,6 +94,7 @@ impl SourceFormat {
         }
         match ending {
             "parquet" => Some(Self::Parquet),
+            "zarr" => Some(Self::Zarr),
             "bin" if name.starts_with("data_batch_") || name == "test_batch.bin" => Some(Self::Cifar10),
             _ if name.contains("idx3-ubyte") || name.contains("idx4-ubyte") => Some(Self::Idx),
             // TensorFlow's names of shards: train-00000-of-01024, train.tfrecord-00000-of-01024.
@@ -103,7 +107,7 @@ impl FromStr for SourceFormat {
     type Err = Error;
 
     /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10`, `cifar100`, `coco`,
-    /// `panoptic`, `masks`, `voc` or `yolo`.
+    /// `panoptic`, `masks`, `voc`, `yolo` or `zarr`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::all().find(|(name, _)| *name == text);
         let names = || Self::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
@@ -151,6 +155,11 @@ options! {
         pub aux: Vec<AuxFolder>,
         /// Names of bands, whose files become one image ([`SourceExt::bands`]), for images that are files in a folder.
         pub bands: Vec<String>,
+        /// For a Zarr array, a letter for each of its dimensions: `n` samples, `c` channels, `h` rows, `w` columns, such as
+        /// `nhwc`.
+        pub axes: Option<String>,
+        /// For a Zarr array, the folder of another one that has the labels.
+        pub labels: Option<PathBuf>,
         /// Options for reading masks.
         pub masks: MaskOptions,
         /// Options for reading shards.
@@ -189,6 +198,17 @@ impl OpenOptions {
         if !self.bands.is_empty() {
             let source = Self { bands: Vec::new(), ..self.clone() }.open_as(spec, alone)?.into_data_set()?;
             return Ok(source.bands(&self.bands)?.into());
+        }
+        if self.is_zarr(spec) {
+            return self.open_zarr(spec);
+        }
+        let zarr =
+            [("axes", self.axes.clone()), ("labels", self.labels.as_ref().map(|path| path.display().to_string()))];
+        for (option, got) in zarr {
+            if let Some(got) = got {
+                let expected = "only with a Zarr array: a folder with zarr.json or .zarray in it";
+                return Err(Error::parameter("open", option, expected, format!("{got}, with {}", spec.display())));
+            }
         }
         if let Some(source) = self.open_annotated(spec)? {
             return Ok(source);
@@ -246,6 +266,40 @@ impl OpenOptions {
             return Err(Error::parameter("open", "aux", expected, spec.display()));
         }
         Ok(source.aux_images(root, self.aux.iter().cloned())?.into())
+    }
+
+    /// Whether the source is a Zarr array, by the format or the folder.
+    fn is_zarr(&self, spec: &Path) -> bool {
+        let metadata = || [spec.join("zarr.json"), spec.join(".zarray")].iter().any(|path| path.is_file());
+        match self.format {
+            Some(format) => format == SourceFormat::Zarr,
+            None => SourceFormat::by_name(spec) == Some(SourceFormat::Zarr) || metadata(),
+        }
+    }
+
+    /// Opens a Zarr array.
+    fn open_zarr(&self, spec: &Path) -> Result<Input> {
+        self.refuse_ignored(SourceFormat::Zarr)?;
+        if let Some(address) = spec.to_str().and_then(Address::parse) {
+            return Err(Error::Unsupported {
+                feature: format!("reading a Zarr array at a store, {},", address.public()),
+                remedy: "copy the array to a local folder, or mount the store".to_owned(),
+            });
+        }
+        #[cfg(feature = "zarr")]
+        {
+            // Without axes the error names the array's shape.
+            let source = super::ZarrArray::open(spec, self.axes.as_deref().unwrap_or_default())?;
+            Ok(match &self.labels {
+                Some(labels) => source.with_labels(labels)?.into(),
+                None => source.into(),
+            })
+        }
+        #[cfg(not(feature = "zarr"))]
+        Err(Error::Unsupported {
+            feature: "reading Zarr arrays in this build".to_owned(),
+            remedy: "build with the feature `zarr`".to_owned(),
+        })
     }
 
     /// Opens a source of a format whose objects or pixels have classes; `None` for another format.
@@ -362,7 +416,9 @@ impl OpenOptions {
 
     /// Refuses options that a source of this format ignores.
     fn refuse_ignored(&self, format: SourceFormat) -> Result<()> {
-        use SourceFormat::{Cifar10, Cifar100, Coco, Folder, Idx, List, Masks, Panoptic, Parquet, Shards, Voc, Yolo};
+        use SourceFormat::{
+            Cifar10, Cifar100, Coco, Folder, Idx, List, Masks, Panoptic, Parquet, Shards, Voc, Yolo, Zarr,
+        };
         let has_parts = |shards: RecordFormat| shards.facts().field_storage != FieldStorage::None;
         let records = format == Parquet || matches!(format, Shards(shards) if has_parts(shards));
         let shards = records || matches!(format, Shards(_));
@@ -374,12 +430,13 @@ impl OpenOptions {
             ("label", !shards && format != List, label.clone()),
             (
                 "classes",
-                matches!(format, Coco | Panoptic | Folder | List | Idx | Cifar10 | Cifar100),
+                matches!(format, Coco | Panoptic | Folder | List | Idx | Cifar10 | Cifar100 | Zarr),
                 classes.first().cloned(),
             ),
             ("boxes", !records, boxes.map(|format| format!("{format:?}"))),
-            ("split", matches!(format, Coco | Panoptic | Masks), self.split.clone()),
-            ("window", annotated, self.window.map(|window| window.to_string())),
+            ("split", matches!(format, Coco | Panoptic | Masks | Zarr), self.split.clone()),
+            ("annotations", format == Zarr, self.annotations.as_ref().map(|path| path.display().to_string())),
+            ("window", annotated || format == Zarr, self.window.map(|window| window.to_string())),
         ];
         match ignored
             .into_iter()
@@ -455,7 +512,8 @@ impl OpenOptions {
             | SourceFormat::Panoptic
             | SourceFormat::Masks
             | SourceFormat::Voc
-            | SourceFormat::Yolo => Ok(Opened::own(ImageFolder::open(&files[0])?)),
+            | SourceFormat::Yolo
+            | SourceFormat::Zarr => Ok(Opened::own(ImageFolder::open(&files[0])?)),
             SourceFormat::List => Ok(Opened::fixed(ListFile::open_by(&files[0], self.records.label.as_deref())?)),
             SourceFormat::Idx => Ok(Opened::fixed(IdxFile::open(&files[0])?)),
         }
@@ -603,6 +661,8 @@ pub fn open_splits<const N: usize>(spec: impl AsRef<Path>, splits: [&str; N]) ->
 /// - files that end in `.parquet`, with the feature `parquet`;
 /// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
 /// - any other file as [`ListFile`];
+/// - with the feature `zarr` and [`OpenOptions::axes`], a folder that ends in `.zarr`, or that has `zarr.json` or
+///   `.zarray` in it, as [`ZarrArray`](super::ZarrArray);
 /// - CIFAR's `data_batch_*.bin` and `test_batch.bin` as [`CifarFiles`];
 /// - pipes, and `-` for standard input, as [`RecordStream`];
 /// - with the feature `cloud`, shards at `http://`, `https://`, `s3://`, `gs://` and `az://`, or all shards of a folder
@@ -692,7 +752,7 @@ fn shards_in(folder: &Path, format: Option<SourceFormat>) -> Result<Option<Vec<P
             return Ok(None);
         }
         if let Some(found) = SourceFormat::by_name(&path)
-            && !matches!(found, SourceFormat::Idx | SourceFormat::Cifar10)
+            && !matches!(found, SourceFormat::Idx | SourceFormat::Cifar10 | SourceFormat::Zarr)
             && format.is_none_or(|format| format == found)
         {
             shards.push(path);

@@ -225,7 +225,7 @@ fn shards(listing: &Listing) -> Result<Vec<Split>> {
     for name in &listing.files {
         let path = listing.folder.join(name);
         if SourceFormat::by_name(&path)
-            .is_some_and(|format| !matches!(format, SourceFormat::Idx | SourceFormat::Cifar10))
+            .is_some_and(|format| !matches!(format, SourceFormat::Idx | SourceFormat::Cifar10 | SourceFormat::Zarr))
         {
             let end = name.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(name.len());
             found.entry(&name[..end]).or_default().push(path);

@@ -51,6 +51,8 @@ struct Options {
     flip_index: Option<Vec<usize>>,
     aux: Vec<String>,
     bands: Vec<String>,
+    axes: Option<String>,
+    labels: Option<PathBuf>,
 }
 
 impl Options {
@@ -69,6 +71,8 @@ impl Options {
             .flip_index(self.flip_index)
             .aux(self.aux.iter().map(|folder| folder.parse::<AuxFolder>()).collect::<warpfeed::Result<_>>()?)
             .bands(self.bands)
+            .axes(self.axes)
+            .labels(self.labels)
             .masks(ids.map_or(usual.clone(), |ids| MaskOptions { ids, ..usual }))
             .records(records)
             .window(self.window)

@@ -54,6 +54,12 @@ pub struct FieldArgs {
     /// patch/B03.tif, for B02,B03.
     #[arg(long, value_name = "B02,B03,...", value_delimiter = ',')]
     bands: Vec<String>,
+    /// Meaning of the dimensions of a Zarr array, a letter for each: n samples, c channels, h rows, w columns, as nhwc.
+    #[arg(long, value_name = "NHWC")]
+    axes: Option<String>,
+    /// Zarr array with the labels of another one: whole numbers, one for each sample.
+    #[arg(long, value_name = "PATH")]
+    labels: Option<PathBuf>,
     #[command(flatten)]
     masks: MaskArgs,
 }
@@ -77,6 +83,8 @@ impl FieldArgs {
             .flip_index(self.flip_index.clone())
             .aux(self.aux.clone())
             .bands(self.bands.clone())
+            .axes(self.axes.clone())
+            .labels(self.labels.clone())
             .masks(self.masks.options())
             .records(self.records()?))
     }
@@ -141,7 +149,8 @@ impl MaskArgs {
 /// Options for the images.
 #[derive(Args)]
 pub struct SourceArgs {
-    /// Folder of class folders, list file (path, tab, label), IDX file, or shards (.tar, .rec, .tfrecord, .parquet).
+    /// Folder of class folders, list file (path, tab, label), IDX file, Zarr array, or shards (.tar, .rec, .tfrecord,
+    /// .parquet).
     ///
     /// Several shards are a folder of them, or a pattern like train-{000..146}.tar or '*.tar'.
     #[arg(value_name = "SOURCE")]
@@ -149,7 +158,7 @@ pub struct SourceArgs {
     /// Format of the source if its name does not tell.
     ///
     /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100, coco, panoptic,
-    /// masks, voc, yolo.
+    /// masks, voc, yolo, zarr.
     #[arg(long, value_name = "FORMAT")]
     format: Option<SourceFormat>,
     #[command(flatten)]
@@ -216,7 +225,7 @@ impl SourceArgs {
     /// All places that the source is read from.
     pub fn places(&self) -> Vec<String> {
         let fields = &self.fields;
-        let beside = [&fields.annotations, &fields.classes, &fields.masks.list].into_iter().flatten();
+        let beside = [&fields.annotations, &fields.classes, &fields.labels, &fields.masks.list].into_iter().flatten();
         let beside = beside.map(PathBuf::as_path).chain(fields.aux.iter().map(AuxFolder::folder));
         let beside = beside.map(|path| path.to_string_lossy().into_owned());
         std::iter::once(self.name()).chain(beside).collect()

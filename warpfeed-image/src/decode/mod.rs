@@ -96,7 +96,7 @@ pub use pnm::written as pnm_header;
 #[doc(hidden)]
 pub use reason::Reason;
 #[doc(hidden)]
-pub use stored::all_bands;
+pub use stored::{all_bands, half_to_f32};
 #[doc(hidden)]
 pub use window::DecodeWindow;
 
@@ -225,6 +225,26 @@ pub struct Header {
 }
 
 impl Header {
+    /// The header of an image whose values are those of an array, such as a [`StoredImage`].
+    ///
+    /// ```
+    /// use warpfeed_image::planes::{Element, PixelKind};
+    /// use warpfeed_image::{Header, Size};
+    ///
+    /// let kind = PixelKind { element: Element::U16, channels: 13 };
+    /// let header = Header::of_array(Size::new(64, 48), kind);
+    /// assert_eq!((header.size, header.kind, header.precision_bits), (Size::new(64, 48), kind, 16));
+    /// ```
+    #[must_use]
+    pub fn of_array(size: Size, kind: PixelKind) -> Self {
+        Self {
+            components: kind.channels as u8,
+            precision_bits: 8 * kind.element.size_bytes() as u8,
+            kind,
+            ..probe::header(Format::Npy, size.width, size.height)
+        }
+    }
+
     /// Whether decoding keeps only the high 8 bits of each sample.
     #[must_use]
     pub fn has_more_bits(&self) -> bool {

@@ -146,7 +146,7 @@ impl StoredPixels<'_> {
 }
 
 /// The value of a floating-point number of 16 bits. All of them exist in 32 bits, and the bits of NaNs are kept.
-pub(super) fn half_to_f32(half: u16) -> f32 {
+pub fn half_to_f32(half: u16) -> f32 {
     /// 2^112, the quotient of the two types' smallest normal numbers.
     const SCALE: f32 = f32::from_bits((127 + 112) << 23);
     let magnitude = u32::from(half & 0x7FFF) << 13;

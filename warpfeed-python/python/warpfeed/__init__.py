@@ -66,11 +66,14 @@ def open(
     flip_index: Sequence[int] | None = None,
     aux: Sequence[str] = (),
     bands: Sequence[str] = (),
+    axes: str | None = None,
+    labels: str | os.PathLike[str] | None = None,
 ) -> Source:
     """Opens a data set or a stream for a loader, where its path alone does not tell enough.
 
-    path: a folder of class folders, a list file, shards (.tar, .rec, .tfrecord, .parquet), a pattern of them, or a URL.
-    format: "folder", "list", "webdataset", "recordio", "tfrecord", "parquet", "coco", "voc", "yolo", "masks" and others.
+    path: a folder of class folders, a list file, shards (.tar, .rec, .tfrecord, .parquet), a pattern of them, a Zarr
+        array, or a URL.
+    format: "folder", "list", "webdataset", "recordio", "tfrecord", "parquet", "coco", "voc", "yolo", "masks", "zarr" and others.
     split: "train", "val" or "test" of a folder with several.
     annotations: COCO's file, or the folder of masks.
     window: reads shards from front to back, and shuffles among so many samples.
@@ -79,6 +82,8 @@ def open(
     flip_index: for each keypoint of COCO, the one that it is in a mirror image; by default told by their names.
     random_access: reads remote shards in any order.
     bands: names whose files are one image, in the order of its channels: patch_B02.tif and patch_B03.tif for ["B02", "B03"].
+    axes: a letter for each dimension of a Zarr array: n samples, c channels, h rows, w columns, such as "nhwc".
+    labels: the Zarr array with the labels of another one.
     aux: folders of auxiliary images under the images' paths, such as "depth=scenes/depth" or "right=scenes/right,bicubic".
     """
     _at_least(1, window=window)
@@ -97,6 +102,8 @@ def open(
         flip_index=None if flip_index is None else list(flip_index),
         aux=list(aux),
         bands=list(bands),
+        axes=axes,
+        labels=labels,
     )
 
 
