@@ -89,6 +89,7 @@
 //! | `zstd` | TIFF images with Zstandard compression |
 //! | `cloud` | shards at `http://`, `https://`, `s3://`, `gs://` and `az://` |
 //! | `parquet` | Parquet files of images, as Hugging Face publishes data sets |
+//! | `zarr` | Zarr arrays as data sets ([other pixels](PipelineBuilder::pixels)) |
 //! | `candle` | batches as tensors of candle 0.11 (`Tensor::into_candle`, `Batch::into_candle`), on the CPU without a copy |
 //! | `candle-cuda` | the same on a GPU without a copy; needs the CUDA toolkit |
 //! | `dlpack` | batches as DLPack tensors, without a copy (`Tensor::into_dlpack`) |

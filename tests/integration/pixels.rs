@@ -387,3 +387,57 @@ fn a_part_has_the_values_of_the_whole() {
     }
     assert!(tried > 150, "{tried}");
 }
+
+#[test]
+fn a_crop_of_a_zarr_array_reads_only_its_chunks() {
+    let root = tempfile::tempdir().unwrap();
+    let (images, labels) = (root.path().join("images.zarr"), root.path().join("labels.zarr"));
+    let (width, height, channels) = (24, 16, 13);
+    for (folder, shape, chunks, dtype) in
+        [(&images, "[2, 16, 24, 13]", "[1, 8, 8, 10]", "<u2"), (&labels, "[2]", "[2]", "<i8")]
+    {
+        std::fs::create_dir(folder).unwrap();
+        let metadata = format!(
+            r#"{{"zarr_format": 2, "shape": {shape}, "chunks": {chunks}, "dtype": "{dtype}", "compressor": null,
+            "fill_value": 0, "order": "C", "filters": null}}"#
+        );
+        std::fs::write(folder.join(".zarray"), metadata).unwrap();
+    }
+    std::fs::write(labels.join("0"), [5_i64, 3].map(i64::to_le_bytes).concat()).unwrap();
+    for (i, row, column, part) in
+        (0..2).flat_map(|i| (0..2).flat_map(move |y| (0..3).flat_map(move |x| (0..2).map(move |c| (i, y, x, c)))))
+    {
+        let places = (0..8).flat_map(|y| (0..8).map(move |x| (row * 8 + y, column * 8 + x)));
+        let values = places.flat_map(|(y, x)| (part * 10..part * 10 + 10).map(move |c| word(i, x, y, c)));
+        let bytes: Vec<u8> = values.flat_map(u16::to_le_bytes).collect();
+        std::fs::write(images.join(format!("{i}.{row}.{column}.{part}")), bytes).unwrap();
+    }
+    let options = warpfeed::source::OpenOptions::default();
+    let options = options.axes(Some("nhwc".to_owned())).labels(Some(labels));
+    let open = || options.open(&images).unwrap().into_data_set().unwrap();
+    let build = |crop: Size| {
+        let builder = Pipeline::builder(open()).device(Device::Cpu).pixels(Pixels::Own);
+        builder.transform(CenterCrop::new(crop)).output(DType::U16, Layout::Nchw).build().unwrap()
+    };
+    // The columns 8 to 15 are in the chunks of the middle.
+    for i in 0..2 {
+        for row in 0..2 {
+            std::fs::write(images.join(format!("{i}.{row}.0.0")), "damaged").unwrap();
+            std::fs::write(images.join(format!("{i}.{row}.2.1")), "damaged").unwrap();
+        }
+    }
+    let crop = Size::new(6, 10);
+    let batch = build(crop).epoch(0).next().unwrap().unwrap();
+    assert_eq!((batch.images().shape(), batch.labels().unwrap()), ([2, channels, 10, 6], &[5, 3][..]));
+    let values = batch.images().as_slice::<u16>().unwrap();
+    let (left, top) = ((width - 6) / 2, (height - 10) / 2);
+    for i in 0..2 {
+        for (channel, y, x) in (0..channels).flat_map(|c| (0..10).flat_map(move |y| (0..6).map(move |x| (c, y, x)))) {
+            let got = values[((i * channels + channel) * 10 + y) * 6 + x];
+            assert_eq!(got, word(i, left + x, top + y, channel), "{i} {channel} {y} {x}");
+        }
+    }
+    // A wider one needs them.
+    let error = build(Size::new(10, 10)).epoch(0).next().unwrap().unwrap_err();
+    assert!(error.is_bad_sample() && error.to_string().contains(".0.0: the chunk has 7 bytes"), "{error}");
+}

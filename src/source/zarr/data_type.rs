@@ -103,7 +103,7 @@ impl DataType {
 
     /// The bytes of a value that is written as JSON, little-endian and followed by zeros. `None` if it is no value of
     /// this type.
-    pub(super) fn from_json(self, value: &Value) -> Option<[u8; 8]> {
+    pub(super) fn read_json(self, value: &Value) -> Option<[u8; 8]> {
         let mut bytes = [0; 8];
         if !self.is_float() {
             let number: i128 = match value {
@@ -194,7 +194,7 @@ mod tests {
             (F16, json!(-1), Some(0xBC00)),
             (F16, json!(null), None),
         ] {
-            assert_eq!(data_type.from_json(&value).map(u64::from_le_bytes), want, "{data_type:?} {value}");
+            assert_eq!(data_type.read_json(&value).map(u64::from_le_bytes), want, "{data_type:?} {value}");
         }
     }
 }

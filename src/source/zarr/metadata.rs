@@ -112,7 +112,7 @@ impl File<'_> {
     }
 
     fn fill(&self, value: &Value, data_type: DataType) -> Result<[u8; 8]> {
-        let fill = data_type.from_json(value);
+        let fill = data_type.read_json(value);
         fill.ok_or_else(|| self.damaged(format!("fill_value {value:.40} is no value of {}", data_type.name())))
     }
 }
@@ -282,7 +282,7 @@ impl Metadata {
         let shards = match shards {
             None => None,
             Some((mut shards, inner, inner_codecs)) => {
-                let fits = |(stored, inner): (&usize, &u64)| *inner > 0 && file_shape[*stored] % inner == 0;
+                let fits = |(stored, inner): (&usize, &u64)| *inner > 0 && file_shape[*stored].is_multiple_of(*inner);
                 if inner.len() != shape.len() || !codecs.order.iter().zip(&inner).all(fits) {
                     return Err(file.damaged(format!("chunks of {inner:?} do not fit shards of {file_shape:?}")));
                 }
