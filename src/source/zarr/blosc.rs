@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn bits_find_their_values() {
         for value_bytes in [1, 2, 4] {
-            let values: Vec<u8> = (0..16 * value_bytes as u32).map(|i| (i * i * 37 >> 2) as u8).collect();
+            let values: Vec<u8> = (0..16 * value_bytes as u32).map(|i| ((i * i * 37) >> 2) as u8).collect();
             let mut sorted = vec![0_u8; values.len()];
             for (at, value) in values.iter().enumerate() {
                 let (number, byte) = (at / value_bytes, at % value_bytes);

@@ -196,7 +196,7 @@ mod tests {
     use std::io::Write;
 
     fn values() -> Vec<u8> {
-        (0..600_u32).map(|i| (i * i >> 7) as u8).collect()
+        (0..600_u32).map(|i| ((i * i) >> 7) as u8).collect()
     }
 
     fn codecs(bytes: &[ByteCodec]) -> Codecs {
