@@ -36,7 +36,7 @@ use warpfeed_image::planes::{Element, Planes};
 /// Images in a Zarr array, version 2 or 3, in a local folder. Needs the feature `zarr`.
 ///
 /// A pipeline of other [pixels](crate::Pixels) than RGB reads only the chunks that a crop needs. Others get each sample
-/// as a NumPy file. The last decoded chunks, up to 64 MiB, are kept for samples that share them.
+/// as RGB or gray pixels of 8 bits, or as a NumPy file. The last decoded chunks, up to 64 MiB, are kept for samples that share them.
 ///
 /// ```
 /// use warpfeed::source::{Source, ZarrArray};
@@ -89,8 +89,8 @@ impl ZarrArray {
         Ok(Self { labels: Some(labels.into()), ..self })
     }
 
-    /// Makes `file` the whole sample as a NumPy file: rows, columns, channels.
-    fn write(&self, image: &ZarrImage, file: &mut Vec<u8>) -> Result<()> {
+    /// Makes the whole sample pixels if it is gray or RGB of 8 bits, else a NumPy file: rows, columns, channels.
+    fn write(image: &ZarrImage, sample: &mut Sample<'_>) -> Result<()> {
         let header = image.header();
         let len_bytes = header.kind.len_bytes(header.size.area_px());
         if len_bytes > MAX_ENCODED_BYTES {
@@ -103,18 +103,21 @@ impl ZarrArray {
         }
         let mut planes = Planes::default();
         image.decode(Rect::full(header.size), all_bands(header.kind), &mut planes)?;
-        let descr = match header.kind.element {
-            Element::U8 => "|u1",
-            Element::U16 => "<u2",
-            Element::F32 => "<f4",
-        };
         let Size { width, height } = header.size;
-        let head = npy::header(descr, &[height as usize, width as usize, header.kind.channels.into()])?;
+        let shape = [height as usize, width as usize, header.kind.channels.into()];
+        let are_pixels = header.kind.element == Element::U8 && matches!(header.kind.channels, 1 | 3);
+        let head = match header.kind.element {
+            Element::U8 if are_pixels => Vec::new(),
+            Element::U8 => npy::header("|u1", &shape)?,
+            Element::U16 => npy::header("<u2", &shape)?,
+            Element::F32 => npy::header("<f4", &shape)?,
+        };
+        let file = sample.buffer();
         file.clear();
         memory::reserve(file, head.len() + len_bytes as usize, "an image", FEWER_IMAGES)?;
         file.extend(head);
         pixels(&planes, file);
-        Ok(())
+        if are_pixels { sample.set_pixels(header.size, header.kind.channels as u8) } else { Ok(()) }
     }
 }
 
@@ -135,7 +138,7 @@ impl Source for ZarrArray {
             sample.set_stored(Arc::new(image));
             return Ok(());
         }
-        self.write(&image, sample.buffer())
+        Self::write(&image, sample)
     }
 
     fn label(&self, index: u64) -> Option<u32> {
