@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,25 @@ def test_what_has_no_meaning_is_refused() -> None:
         DataLoader(pairs, 5, transform=[t.CenterCrop(8, 8), t.Hue(0.1)], pixels="own")
     with pytest.raises(warpfeed.Error, match="u16"):
         list(DataLoader(pairs, 5, transform=[t.CenterCrop(8, 8)]))
+
+
+def write_zarr(folder: Path, array: np.ndarray[Any, Any]) -> None:
+    """Writes an array as one chunk, which is not compressed."""
+    folder.mkdir()
+    shape = list(array.shape)
+    metadata = {"zarr_format": 2, "shape": shape, "chunks": shape, "dtype": array.dtype.str, "compressor": None}
+    (folder / ".zarray").write_text(json.dumps({**metadata, "fill_value": 0, "order": "C", "filters": None}))
+    (folder / ".".join("0" for _ in shape)).write_bytes(array.tobytes())
+
+
+def test_zarr_arrays_are_data_sets(tmp_path: Path) -> None:
+    array = np.stack(images(np.uint16, 4)).transpose(0, 3, 1, 2)
+    write_zarr(tmp_path / "images.zarr", np.ascontiguousarray(array))
+    write_zarr(tmp_path / "labels.zarr", np.arange(5, dtype="<i8")[::-1].copy())
+    source = warpfeed.open(tmp_path / "images.zarr", axes="nchw", labels=tmp_path / "labels.zarr")
+    loader = DataLoader(source, 5, transform=[t.CenterCrop(9, 9)], pixels="own", dtype="uint16")
+    ((batch, labels),) = loader
+    assert np.array_equal(batch, array[:, :, :, 1:10])
+    assert labels.tolist() == [4, 3, 2, 1, 0]
+    with pytest.raises(ValueError, match="a letter for each dimension"):
+        warpfeed.open(tmp_path / "images.zarr")

@@ -16,7 +16,8 @@ const MAX_OPS_BYTES: u64 = 1 << 24;
 
 /// Put one image through explicit operations
 ///
-/// SOURCE is an image, or with --index or --name any source of warpfeed run.
+/// SOURCE is an image, a folder with one sample such as a Zarr array, or with --index or --name any source of warpfeed
+/// run.
 /// The operations are a JSON list such as [{"op": "rotate", "degrees": 5}, {"op": "center_crop", "width": 224,
 /// "height": 224}].
 #[derive(Args)]
@@ -127,10 +128,15 @@ impl Apply {
 
     /// The image's name and its encoded bytes.
     fn read(&self) -> Result<(String, Vec<u8>)> {
-        if self.index.is_none() && self.name.is_none() {
+        let is_named = self.index.is_some() || self.name.is_some();
+        if !is_named && !self.source.spec.is_dir() {
             return Ok((self.source.name(), read_limited(&self.source.spec, MAX_ENCODED_BYTES)?));
         }
         let source = self.source.open()?.into_data_set()?;
+        if !is_named && source.len() != 1 {
+            let got = format!("a folder with {} samples", source.len());
+            return Err(wrong_use("source", "an image, or a source with --index or --name", &got));
+        }
         let name_of = |index| (index < source.len()).then(|| source.name(index).into_owned());
         let index = one_sample(self.index, self.name.as_deref(), name_of, Some(source.len()))?;
         let bytes = source.encoded(index)?;

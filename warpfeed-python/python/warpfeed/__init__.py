@@ -73,7 +73,8 @@ def open(
 
     path: a folder of class folders, a list file, shards (.tar, .rec, .tfrecord, .parquet), a pattern of them, a Zarr
         array, or a URL.
-    format: "folder", "list", "webdataset", "recordio", "tfrecord", "parquet", "coco", "voc", "yolo", "masks", "zarr" and others.
+    format: "folder", "list", "webdataset", "recordio", "tfrecord", "parquet", "coco", "voc", "yolo", "masks", "zarr" and
+        others.
     split: "train", "val" or "test" of a folder with several.
     annotations: COCO's file, or the folder of masks.
     window: reads shards from front to back, and shuffles among so many samples.
