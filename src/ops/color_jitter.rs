@@ -66,7 +66,7 @@ impl RandomTransform for ColorJitter {
 
     fn takes(&self, pixels: &PixelValues) -> Option<Result<()>> {
         let only_brightness = Self { brightness: self.brightness.clone(), ..Self::new() } == *self;
-        // What is off draws nothing.
+        // A change that is off draws no number.
         only_brightness.then(|| Op::from(Brightness::new(*self.brightness.start())).takes(pixels))
     }
 

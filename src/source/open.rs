@@ -155,8 +155,8 @@ options! {
         pub aux: Vec<AuxFolder>,
         /// Names of bands, whose files become one image ([`SourceExt::bands`]), for images that are files in a folder.
         pub bands: Vec<String>,
-        /// For a Zarr array, a letter for each of its dimensions: `n` samples, `c` channels, `h` rows, `w` columns, such as
-        /// `nhwc`.
+        /// For a Zarr array, a letter for each of its dimensions: `n` samples, `c` channels, `h` rows, `w` columns,
+        /// such as `nhwc`.
         pub axes: Option<String>,
         /// For a Zarr array, the folder of another one that has the labels.
         pub labels: Option<PathBuf>,

@@ -1,8 +1,8 @@
 //! Blosc's container, version 1: blocks that are compressed one by one, after their bytes or bits were sorted by
 //! significance.
 //!
-//! The bytes are a header of 16 bytes, the offsets of the blocks, and the blocks. A block is one stream, or one for each
-//! byte of a value. A stream is its length and its data; data of the full length are not compressed.
+//! The bytes are a header of 16 bytes, the offsets of the blocks, and the blocks. A block is one stream, or one for
+//! each byte of a value. A stream is its length and its data; data of the full length are not compressed.
 
 use super::codecs::{bad, unlz4, unzstd, zeros};
 use flate2::{Decompress, FlushDecompress, Status};

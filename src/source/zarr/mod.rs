@@ -36,7 +36,8 @@ use warpfeed_image::planes::{Element, Planes};
 /// Images in a Zarr array, version 2 or 3, in a local folder. Needs the feature `zarr`.
 ///
 /// A pipeline of other [pixels](crate::Pixels) than RGB reads only the chunks that a crop needs. Others get each sample
-/// as RGB or gray pixels of 8 bits, or as a NumPy file. The last decoded chunks, up to 64 MiB, are kept for samples that share them.
+/// as RGB or gray pixels of 8 bits, or as a NumPy file. The last decoded chunks, up to 64 MiB, are kept for samples
+/// that share them.
 ///
 /// ```
 /// use warpfeed::source::{Source, ZarrArray};
@@ -77,12 +78,12 @@ impl ZarrArray {
         Ok(Self { path: path.to_owned(), images: Arc::new(images), labels: None })
     }
 
-    /// Takes the labels from another array: whole numbers from 0 to 4,294,967,295, one for each sample. They are read at
-    /// once.
+    /// Takes the labels from another array: whole numbers from 0 to 4,294,967,295, one for each sample. They are read
+    /// at once.
     ///
     /// # Errors
-    /// The errors of [`open`](Self::open) for that array; [`Error::Parameter`] if it has other numbers, or more or fewer
-    /// than there are samples; [`Error::Decode`] if a chunk is damaged.
+    /// The errors of [`open`](Self::open) for that array; [`Error::Parameter`] if it has other numbers, or more or
+    /// fewer than there are samples; [`Error::Decode`] if a chunk is damaged.
     pub fn with_labels(self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let labels = labels::read(&Chunks::new(path, Metadata::read(path)?), self.images.len(), path)?;
@@ -159,8 +160,8 @@ impl Source for ZarrArray {
             return Vec::new();
         }
         vec![format!(
-            "{}: chunks of {} bytes are more than the {CACHE_BYTES} that are kept, so that samples that share one decode it \
-             again; write the array with smaller chunks",
+            "{}: chunks of {} bytes are more than the {CACHE_BYTES} that are kept, so samples that share one decode it again; \
+             write the array with smaller chunks",
             self.path.display(),
             chunks.metadata.chunk_bytes
         )]

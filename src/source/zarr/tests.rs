@@ -55,8 +55,8 @@ fn all_chunks() -> impl Iterator<Item = [u64; 4]> {
     (0..2).flat_map(move |n| (0..3).flat_map(move |y| (0..2).flat_map(move |x| of(n, y, x))))
 }
 
-/// The values of a chunk of the usual array, whose dimensions are stored in this order. What is beyond the array's end is
-/// 0xFFFF.
+/// The values of a chunk of the usual array, whose dimensions are stored in this order. What is beyond the array's end
+/// is 0xFFFF.
 fn chunk(numbers: [u64; 4], order: [usize; 4], bytes: impl Fn(u16) -> [u8; 2]) -> Vec<u8> {
     let (shape, sides) = ([2, 5, 7, 3], [1, 2, 4, 2]);
     let mut all = Vec::new();

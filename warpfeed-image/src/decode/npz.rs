@@ -114,7 +114,7 @@ fn member(bytes: &[u8]) -> Result<Member<'_>> {
     match (arrays, only, named) {
         (1, Some(entry), _) | (_, _, Some(entry)) => entry.open(bytes),
         (0, ..) => Err(bad("the archive has no array")),
-        _ => Err(bad(format!("{arrays} arrays, of which none is named arr_0 or image, are not supported: name it so"))),
+        _ => Err(bad(format!("{arrays} arrays are not supported unless one is named arr_0 or image: rename it"))),
     }
 }
 

@@ -19,8 +19,8 @@ pub enum Input<'a> {
     Stored(&'a dyn StoredImage),
 }
 
-/// An image of which only the wanted parts are read: a large file, an array in chunks. Several threads may read it at
-/// once.
+/// An image that is read in parts, each when it is wanted: a large file, an array in chunks. Several threads may read it
+/// at once.
 pub trait StoredImage: fmt::Debug + Send + Sync {
     /// Size and kind of the image.
     fn header(&self) -> &Header;

@@ -5,7 +5,7 @@ use crate::simd::truncate_f64;
 use warpfeed_image::planes::Value;
 
 /// A type of values, with the arithmetic of its reference.
-pub(super) trait Number: Value + Default {
+pub(super) trait Number: Value + Default + Into<f64> {
     /// A weight of a resize.
     type Weight: Weight + Send + Sync;
     /// A value on its way through sums of a resize.
@@ -31,7 +31,10 @@ pub(super) trait Number: Value + Default {
     /// The value of a number in the image's units.
     fn of_number(number: f32) -> Self;
 
-    fn to_f64(self) -> f64;
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self.into()
+    }
 
     /// `self - other`, as the reference rounds it.
     fn minus(self, other: Self) -> f64;
@@ -54,17 +57,68 @@ fn whole_curvature([a, b, c, d]: [f64; 4]) -> [f64; 2] {
     [2.0 * (a - b) + c - d, b - a - c + d]
 }
 
+/// The common part of the types of whole numbers.
+macro_rules! whole_numbers {
+    () => {
+        const EDGE_ROUNDING: f64 = 0.5;
+        const IS_WHOLE: bool = true;
+
+        #[inline(always)]
+        fn to_f32(self) -> f32 {
+            self.into()
+        }
+
+        fn of_number(number: f32) -> Self {
+            number as Self
+        }
+
+        #[inline(always)]
+        fn minus(self, other: Self) -> f64 {
+            f64::from(self) - f64::from(other)
+        }
+
+        #[inline(always)]
+        fn curvature(values: [Self; 4]) -> [f64; 2] {
+            whole_curvature(values.map(f64::from))
+        }
+
+        #[inline(always)]
+        fn noisy(self, noise: f32, clip: bool, max: f32) -> Self {
+            let sum = i32::from(self) + noise as i32;
+            if clip { sum.clamp(0, max as i32) as Self } else { sum as Self }
+        }
+
+        fn overwriting(value: f32, noisy: bool) -> Self {
+            if noisy { value.round_ties_even() as Self } else { value.round() as Self }
+        }
+    };
+}
+
+/// The types whose resizes add up doubles.
+macro_rules! sums_in_doubles {
+    () => {
+        type Weight = f64;
+        type Wide = f64;
+        const START: f64 = 0.0;
+
+        #[inline(always)]
+        fn wide(self) -> f64 {
+            self.into()
+        }
+
+        #[inline(always)]
+        fn add(sum: f64, value: f64, weight: f64) -> f64 {
+            sum + value * weight
+        }
+    };
+}
+
 impl Number for u8 {
+    whole_numbers!();
+
     type Weight = i32;
     type Wide = i32;
     const START: i32 = 1 << (WEIGHT_BITS - 1);
-    const EDGE_ROUNDING: f64 = 0.5;
-    const IS_WHOLE: bool = true;
-
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        self.into()
-    }
 
     #[inline(always)]
     fn wide(self) -> i32 {
@@ -81,86 +135,20 @@ impl Number for u8 {
         (sum >> WEIGHT_BITS).clamp(0, 255) as Self
     }
 
-    fn of_number(number: f32) -> Self {
-        number as Self
-    }
-
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self.into()
-    }
-
-    #[inline(always)]
-    fn minus(self, other: Self) -> f64 {
-        f64::from(self) - f64::from(other)
-    }
-
-    #[inline(always)]
-    fn curvature(values: [Self; 4]) -> [f64; 2] {
-        whole_curvature(values.map(f64::from))
-    }
-
     #[inline(always)]
     fn of_sampled(value: f64) -> Self {
         truncate_f64(value) as Self
     }
-
-    #[inline(always)]
-    fn noisy(self, noise: f32, clip: bool, max: f32) -> Self {
-        let sum = i32::from(self) + noise as i32;
-        if clip { sum.clamp(0, max as i32) as Self } else { sum as Self }
-    }
-
-    fn overwriting(value: f32, noisy: bool) -> Self {
-        if noisy { value.round_ties_even() as Self } else { value.round() as Self }
-    }
 }
 
 impl Number for u16 {
-    type Weight = f64;
-    type Wide = f64;
-    const START: f64 = 0.0;
-    const EDGE_ROUNDING: f64 = 0.5;
-    const IS_WHOLE: bool = true;
-
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        self.into()
-    }
-
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        self.into()
-    }
-
-    #[inline(always)]
-    fn add(sum: f64, value: f64, weight: f64) -> f64 {
-        sum + value * weight
-    }
+    whole_numbers!();
+    sums_in_doubles!();
 
     #[inline(always)]
     fn of_sum(sum: f64) -> Self {
         // Halves away from zero; below it all values are 0.
         Self::of_sampled(sum + 0.5)
-    }
-
-    fn of_number(number: f32) -> Self {
-        number as Self
-    }
-
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self.into()
-    }
-
-    #[inline(always)]
-    fn minus(self, other: Self) -> f64 {
-        f64::from(self) - f64::from(other)
-    }
-
-    #[inline(always)]
-    fn curvature(values: [Self; 4]) -> [f64; 2] {
-        whole_curvature(values.map(f64::from))
     }
 
     #[inline(always)]
@@ -170,22 +158,11 @@ impl Number for u16 {
         let value = if value < 65_535.0 { value } else { 65_535.0 };
         value as i32 as Self
     }
-
-    #[inline(always)]
-    fn noisy(self, noise: f32, clip: bool, max: f32) -> Self {
-        let sum = i32::from(self) + noise as i32;
-        if clip { sum.clamp(0, max as i32) as Self } else { sum as Self }
-    }
-
-    fn overwriting(value: f32, noisy: bool) -> Self {
-        if noisy { value.round_ties_even() as Self } else { value.round() as Self }
-    }
 }
 
 impl Number for f32 {
-    type Weight = f64;
-    type Wide = f64;
-    const START: f64 = 0.0;
+    sums_in_doubles!();
+
     const EDGE_ROUNDING: f64 = 0.0;
     const IS_WHOLE: bool = false;
 
@@ -195,27 +172,12 @@ impl Number for f32 {
     }
 
     #[inline(always)]
-    fn wide(self) -> f64 {
-        self.into()
-    }
-
-    #[inline(always)]
-    fn add(sum: f64, value: f64, weight: f64) -> f64 {
-        sum + value * weight
-    }
-
-    #[inline(always)]
     fn of_sum(sum: f64) -> Self {
         sum as Self
     }
 
     fn of_number(number: f32) -> Self {
         number
-    }
-
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self.into()
     }
 
     // Pillow subtracts in single precision before it widens.

@@ -202,7 +202,7 @@ impl Layout {
         u64::from(self.chunks_across()) * u64::from(self.size.height.div_ceil(self.chunk.height))
     }
 
-    /// How often strips or tiles cover the image.
+    /// Number of planes, each of which strips or tiles cover.
     pub(super) fn planes(&self) -> u64 {
         if self.is_planar { self.channels.into() } else { 1 }
     }
