@@ -662,7 +662,7 @@ pub fn open_splits<const N: usize>(spec: impl AsRef<Path>, splits: [&str; N]) ->
 /// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
 /// - any other file as [`ListFile`];
 /// - with the feature `zarr` and [`OpenOptions::axes`], a folder that ends in `.zarr`, or that has `zarr.json` or
-///   `.zarray` in it, as [`ZarrArray`](super::ZarrArray);
+///   `.zarray` in it, as a Zarr array;
 /// - CIFAR's `data_batch_*.bin` and `test_batch.bin` as [`CifarFiles`];
 /// - pipes, and `-` for standard input, as [`RecordStream`];
 /// - with the feature `cloud`, shards at `http://`, `https://`, `s3://`, `gs://` and `az://`, or all shards of a folder
