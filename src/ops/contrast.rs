@@ -4,11 +4,10 @@ use super::blend::blend;
 use super::byte_table::{self, ByteTable};
 use super::check::factor;
 use super::descriptors::{ContrastSample, SourceImage};
-use super::grayscale::luma;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
-use crate::raster::{Pixel, Rect, Size};
+use crate::raster::{Pixel, Rect, Size, luma};
 use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use super::descriptors::ColorSample;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
-use crate::raster::{Image, Pixel, Rect, Size};
+use crate::raster::{Image, Rect, Size, luma};
 use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 
@@ -66,10 +66,4 @@ fn to_gray(image: &mut Image) {
             }
         },
     );
-}
-
-/// ITU-R 601 luma as in Pillow's `convert("L")`: 16 fractional bits, rounded to nearest.
-#[inline(always)]
-pub(crate) fn luma([red, green, blue, _]: Pixel) -> u8 {
-    ((u32::from(red) * 19595 + u32::from(green) * 38470 + u32::from(blue) * 7471 + 0x8000) >> 16) as u8
 }

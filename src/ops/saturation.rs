@@ -3,11 +3,10 @@
 use super::blend::blend;
 use super::check::factor;
 use super::descriptors::ColorSample;
-use super::grayscale::luma;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
-use crate::raster::{Image, Rect, Size};
+use crate::raster::{Image, Rect, Size, luma};
 use crate::simd::wide;
 use serde::{Deserialize, Serialize};
 

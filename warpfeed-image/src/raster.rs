@@ -8,6 +8,13 @@ use std::fmt;
 /// decoding and arithmetic faster.
 pub type Pixel = [u8; 4];
 
+/// The gray value of a pixel: ITU-R 601 luma as in Pillow's `convert("L")`, with 16 fractional bits, rounded to nearest.
+#[must_use]
+#[inline(always)]
+pub fn luma([red, green, blue, _]: Pixel) -> u8 {
+    ((u32::from(red) * 19595 + u32::from(green) * 38470 + u32::from(blue) * 7471 + 0x8000) >> 16) as u8
+}
+
 /// A width and a height in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Size {

@@ -1,83 +1,254 @@
-//! Single images decoded to RGB, for callers that want no more.
+//! Single images: headers, decoding and encoding, for callers that want no more.
 
 use crate::ending::detached;
 use crate::error::raise;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::cell::RefCell;
-use warpfeed::Error;
-use warpfeed::image::{Decoder, Header, Image, Rect, Size, probe};
-use warpfeed_image::decode::Pixels;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use warpfeed::image::planes::{Element, PixelKind, Planes};
+use warpfeed::image::{
+    ChromaSampling, Decoder, Header, Image, JpegColor, JpegOptions, Pixel, Rect, Size, encode_jpeg, probe,
+};
+use warpfeed::{Error, Result};
+use warpfeed_image::decode::{DecodeOptions, Pixels};
+#[cfg(feature = "tiff")]
+use warpfeed_image::decode::{StoredImage, TiffFile};
+use warpfeed_image::encode_png;
+use warpfeed_image::raster::luma;
 
-/// Images above this many pixels do not leave their memory to the next one: 16 Mpx, 64 MiB.
-const KEEP_PX: usize = 16 << 20;
+/// Memory of more bytes is not kept for the next image.
+const KEEP_BYTES: usize = 64 << 20;
+
+/// As much of a file as nearly all headers take.
+const HEADER_BYTES: u64 = 64 << 10;
+
+/// The decoder of this thread, and the memory of its last image.
+struct Own {
+    decoder: Decoder,
+    image: Image,
+    planes: Planes,
+}
 
 thread_local! {
-    /// The decoder of this thread, and the memory of its last image.
-    static OWN: RefCell<Option<(Decoder, Image)>> = const { RefCell::new(None) };
+    static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
 }
 
-/// Height and width of an encoded image, turned as its EXIF orientation says if `exif`.
-#[pyfunction]
-pub(crate) fn image_size(data: &Bound<'_, PyAny>, exif: bool) -> PyResult<(u32, u32)> {
-    let data = buffer(data, "data", "the bytes of an image or its path")?;
-    let header = probe(readable(&data)?).map_err(|error| raise(error.into()))?;
-    let size = shown(&header, exif);
-    Ok((size.height, size.width))
+/// What becomes of an image's values.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Rgb,
+    Bgr,
+    /// Luma.
+    Gray,
+    /// Values and channels as they are stored.
+    Own,
 }
 
-/// Decodes an image, or the rectangle (left, top, width, height) of it, into the memory of an array [H, W, 3] of uint8.
+impl Mode {
+    fn of(name: &str) -> PyResult<Self> {
+        match name {
+            "RGB" => Ok(Self::Rgb),
+            "BGR" => Ok(Self::Bgr),
+            "L" => Ok(Self::Gray),
+            "own" => Ok(Self::Own),
+            _ => Err(PyValueError::new_err(format!("mode must be \"RGB\", \"BGR\", \"L\" or \"own\", got {name:?}"))),
+        }
+    }
+}
+
+/// A header: format, width, height, channels, type, orientation, bits of a sample, whether a JPEG is progressive, whether
+/// there is an alpha channel.
+type Fields = (&'static str, u32, u32, u16, &'static str, u8, u8, bool, bool);
+
+/// The header of an image, or of the file at a path.
 #[pyfunction]
+pub(crate) fn image_header(py: Python<'_>, data: &Bound<'_, PyAny>, path: Option<PathBuf>) -> PyResult<Fields> {
+    let header = match path {
+        Some(path) => detached(py, || file_header(path)).map_err(raise)?,
+        None => {
+            let data = buffer(data, "data", "the bytes of an image or its path")?;
+            let bytes = readable(&data)?;
+            detached(py, || Ok(probe(bytes)?)).map_err(raise)?
+        }
+    };
+    Ok(fields(&header))
+}
+
+fn fields(header: &Header) -> Fields {
+    let (Size { width, height }, kind) = (header.size, header.kind);
+    let element = match kind.element {
+        Element::U8 => "uint8",
+        Element::U16 => "uint16",
+        Element::F32 => "float32",
+    };
+    let (orientation, bits) = (header.orientation, header.precision_bits);
+    let has_alpha = header.has_alpha();
+    (header.format.name(), width, height, kind.channels, element, orientation, bits, header.progressive, has_alpha)
+}
+
+/// The header of a file, of which only the beginning is read if that is enough. A TIFF's header may be anywhere.
+fn file_header(path: PathBuf) -> Result<Header> {
+    let of_file = |error| Error::Io { action: "read", path: path.clone(), source: Arc::new(error) };
+    let mut file = File::open(&path).map_err(of_file)?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(HEADER_BYTES).read_to_end(&mut bytes).map_err(of_file)?;
+    let mut header = probe(&bytes);
+    if header.is_err() && bytes.len() as u64 == HEADER_BYTES {
+        #[cfg(feature = "tiff")]
+        if matches!(bytes[..4], [b'I', b'I', 42 | 43, 0] | [b'M', b'M', 0, 42 | 43]) {
+            let file = TiffFile::open(file)?;
+            return Ok(file.header().clone());
+        }
+        file.read_to_end(&mut bytes).map_err(of_file)?;
+        header = probe(&bytes);
+    }
+    Ok(header?)
+}
+
+/// Decodes an image, or the rectangle (left, top, width, height) of it, into the memory of an array. `size` asks for a
+/// draft.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
 pub(crate) fn decode(
     py: Python<'_>,
     data: &Bound<'_, PyAny>,
     out: &Bound<'_, PyAny>,
+    mode: &str,
     exif: bool,
+    size: Option<(u32, u32)>,
     part: Option<(u32, u32, u32, u32)>,
+    channels_first: bool,
 ) -> PyResult<()> {
+    let mode = Mode::of(mode)?;
     let data = buffer(data, "data", "the bytes of an image or its path")?;
-    let mut out = buffer(out, "out", "an array of uint8")?;
-    let (bytes, shape) = (readable(&data)?, out.shape().to_vec());
-    let pixels = writable(&mut out)?;
+    let mut out = buffer(out, "out", "an array")?;
+    let bytes = readable(&data)?;
+    let out = writable(&mut out)?;
     detached(py, || {
-        let header = probe(bytes)?;
-        let size = shown(&header, exif);
-        let part = part.map_or(Rect::full(size), |(x, y, width, height)| Rect { x, y, width, height });
-        let wanted = [part.height as usize, part.width as usize, 3];
-        if shape != wanted {
-            return Err(Error::Parameter {
-                operation: "decode",
-                parameter: "out",
-                expected: format!("an array of the shape {wanted:?}"),
-                got: format!("one of the shape {shape:?}"),
-            });
+        let (header, orientation) = draft(probe(bytes)?, exif, size);
+        let whole = turned(header.size, orientation);
+        let part = part.map_or(Rect::full(whole), |(x, y, width, height)| Rect { x, y, width, height });
+        // A rectangle that is none is refused by the decoder, with its numbers.
+        let is_inside = u64::from(part.x) + u64::from(part.width) <= u64::from(whole.width)
+            && u64::from(part.y) + u64::from(part.height) <= u64::from(whole.height);
+        let orientation = if is_inside { orientation } else { 1 };
+        let from = stored(part, orientation, header.size);
+        let kind = match mode {
+            Mode::Own => header.kind,
+            Mode::Gray => PixelKind { channels: 1, ..PixelKind::RGB8 },
+            Mode::Rgb | Mode::Bgr => PixelKind::RGB8,
+        };
+        if out.len() as u64 != kind.len_bytes(part.size().area_px()) && is_inside {
+            let expected = format!("{part:?} of {kind}", part = part.size());
+            let got = format!("{} bytes", out.len());
+            return Err(Error::Parameter { operation: "decode", parameter: "out", expected, got });
         }
         OWN.with_borrow_mut(|own| {
-            let (decoder, image) = match own {
+            let Own { decoder, image, planes } = match own {
                 Some(own) => own,
-                None => own.insert((Decoder::new()?, Image::default())),
+                None => {
+                    own.insert(Own { decoder: Decoder::new()?, image: Image::default(), planes: Planes::default() })
+                }
             };
-            // A rectangle that is none is refused by the decoder, with its numbers.
-            let is_inside = u64::from(part.x) + u64::from(part.width) <= u64::from(size.width)
-                && u64::from(part.y) + u64::from(part.height) <= u64::from(size.height);
-            let orientation = if exif && is_inside { header.orientation } else { 1 };
-            decoder.decode(bytes, &header, stored(part, orientation, header.size), false, image)?;
-            if orientation == 1 {
-                Pixels::from(&*image).to_rgb(Rect::full(part.size()), pixels);
-            } else {
-                turn(image, orientation, part.size(), pixels);
+            let to = Layout { size: part.size(), orientation, channels_first };
+            if mode == Mode::Own {
+                decoder.decode_planes(bytes, &header, from, None, DecodeOptions::default(), planes)?;
+                match kind.element.size_bytes() {
+                    1 => to.planes::<1>(planes, out),
+                    2 => to.planes::<2>(planes, out),
+                    _ => to.planes::<4>(planes, out),
+                }
+                planes.shrink(KEEP_BYTES);
+                return Ok(());
             }
-            image.shrink(KEEP_PX);
+            decoder.decode(bytes, &header, from, false, image)?;
+            match mode {
+                Mode::Rgb if orientation == 1 && !channels_first => {
+                    Pixels::from(&*image).to_rgb(Rect::full(part.size()), out);
+                }
+                Mode::Bgr => to.pixels(image, out, |[red, green, blue, _]| [blue, green, red]),
+                Mode::Gray => to.pixels(image, out, |pixel| [luma(pixel)]),
+                _ => to.pixels(image, out, |[red, green, blue, _]| [red, green, blue]),
+            }
+            image.shrink(KEEP_BYTES / size_of::<Pixel>());
             Ok(())
         })
     })
     .map_err(raise)
 }
 
-/// Size of an image as it is shown.
-fn shown(header: &Header, exif: bool) -> Size {
-    if exif && header.orientation >= 5 { header.size.transposed() } else { header.size }
+/// Width, height, channels and type of what [`decode`] makes of a whole image.
+#[pyfunction]
+pub(crate) fn decoded_shape(
+    data: &Bound<'_, PyAny>,
+    mode: &str,
+    exif: bool,
+    size: Option<(u32, u32)>,
+) -> PyResult<(u32, u32, u16, &'static str)> {
+    let mode = Mode::of(mode)?;
+    let data = buffer(data, "data", "the bytes of an image or its path")?;
+    let (header, orientation) = draft(probe(readable(&data)?).map_err(|error| raise(error.into()))?, exif, size);
+    let Size { width, height } = turned(header.size, orientation);
+    let (_, _, _, channels, element, ..) = fields(&header);
+    Ok(match mode {
+        Mode::Own => (width, height, channels, element),
+        Mode::Gray => (width, height, 1, "uint8"),
+        Mode::Rgb | Mode::Bgr => (width, height, 3, "uint8"),
+    })
+}
+
+/// Encodes an array [height, width] or [height, width, 3] of uint8 as a file.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn encode<'py>(
+    py: Python<'py>,
+    pixels: &Bound<'py, PyAny>,
+    width: u32,
+    height: u32,
+    channels: u8,
+    format: &str,
+    quality: u8,
+    sampling: (u8, u8),
+    progressive: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let pixels = buffer(pixels, "image", "an array of uint8")?;
+    let bytes = readable(&pixels)?;
+    let size = Size::new(width, height);
+    if bytes.len() as u64 != size.area_px() * u64::from(channels) {
+        return Err(PyValueError::new_err("image must have height x width x channels bytes"));
+    }
+    let file = detached(py, || {
+        let mut image = Image::default();
+        Pixels { size, channels, bytes }.to_image(Rect::full(size), &mut image)?;
+        if format == "PNG" {
+            return Ok(encode_png(&image)?);
+        }
+        let color = if channels == 1 { JpegColor::Gray } else { JpegColor::Ycc };
+        let sampling = ChromaSampling { horizontal: sampling.0, vertical: sampling.1 };
+        Ok(encode_jpeg(&image, &JpegOptions { quality, sampling, progressive, color, ..JpegOptions::default() })?)
+    })
+    .map_err(raise)?;
+    Ok(PyBytes::new(py, &file))
+}
+
+/// The header for decoding at the reduced size that Pillow's `draft` would take, and the orientation that counts.
+fn draft(mut header: Header, exif: bool, size: Option<(u32, u32)>) -> (Header, u8) {
+    let orientation = if exif { header.orientation } else { 1 };
+    if let Some((width, height)) = size {
+        header.draft(turned(Size::new(width, height), orientation));
+    }
+    (header, orientation)
+}
+
+/// A size, before or after the image is turned.
+fn turned(size: Size, orientation: u8) -> Size {
+    if orientation >= 5 { size.transposed() } else { size }
 }
 
 /// Whether an orientation mirrors left and right, top and bottom, in the stored image, and then exchanges both axes.
@@ -104,16 +275,68 @@ fn stored(part: Rect, orientation: u8, size: Size) -> Rect {
     Rect { x, y, width, height }
 }
 
-/// Writes an image out as it is shown, `size` large.
-fn turn(image: &Image, orientation: u8, size: Size, out: &mut [u8]) {
-    let (mirrors_x, mirrors_y, exchanges) = steps(orientation);
-    let (right, bottom) = (image.size().width - 1, image.size().height - 1);
-    for (y, row) in (0..).zip(out.chunks_exact_mut(3 * size.width as usize)) {
-        for (x, pixel) in (0..).zip(row.as_chunks_mut::<3>().0) {
-            let (x, y) = if exchanges { (y, x) } else { (x, y) };
-            let (x, y) = (if mirrors_x { right - x } else { x }, if mirrors_y { bottom - y } else { y });
-            let [red, green, blue, _] = image.row(y)[x as usize];
-            *pixel = [red, green, blue];
+/// Where the values of an image go.
+struct Layout {
+    /// Size of the image as it is shown.
+    size: Size,
+    orientation: u8,
+    /// [channels, height, width] instead of [height, width, channels].
+    channels_first: bool,
+}
+
+impl Layout {
+    /// Calls `write(at, from)` for each pixel: its number in the shown image, and its number in the stored one.
+    #[inline(always)]
+    fn each(&self, mut write: impl FnMut(usize, usize)) {
+        let (width, height) = (self.size.width as usize, self.size.height as usize);
+        let (mirrors_x, mirrors_y, exchanges) = steps(self.orientation);
+        let (stored_width, stored_height) = if exchanges { (height, width) } else { (width, height) };
+        for y in 0..height {
+            for x in 0..width {
+                let (from_x, from_y) = if exchanges { (y, x) } else { (x, y) };
+                let from_x = if mirrors_x { stored_width - 1 - from_x } else { from_x };
+                let from_y = if mirrors_y { stored_height - 1 - from_y } else { from_y };
+                write(y * width + x, from_y * stored_width + from_x);
+            }
+        }
+    }
+
+    /// Writes `C` values for each pixel.
+    fn pixels<const C: usize>(&self, image: &Image, out: &mut [u8], of: impl Fn(Pixel) -> [u8; C]) {
+        let (pixels, count) = (image.pixels(), out.len() / C);
+        if self.orientation == 1 && !self.channels_first {
+            out.as_chunks_mut::<C>().0.iter_mut().zip(pixels).for_each(|(to, pixel)| *to = of(*pixel));
+        } else if self.channels_first {
+            for channel in 0..C {
+                let plane = &mut out[channel * count..][..count];
+                if self.orientation == 1 {
+                    plane.iter_mut().zip(pixels).for_each(|(to, pixel)| *to = of(*pixel)[channel]);
+                } else {
+                    self.each(|at, from| plane[at] = of(pixels[from])[channel]);
+                }
+            }
+        } else {
+            let (to, _) = out.as_chunks_mut::<C>();
+            self.each(|at, from| to[at] = of(pixels[from]));
+        }
+    }
+
+    /// Writes values of `N` bytes.
+    fn planes<const N: usize>(&self, planes: &Planes, out: &mut [u8]) {
+        let channels = usize::from(planes.kind().channels);
+        if self.channels_first && self.orientation == 1 {
+            out.copy_from_slice(planes.as_bytes());
+            return;
+        }
+        let (from, _) = planes.as_bytes().as_chunks::<N>();
+        let (to, _) = out.as_chunks_mut::<N>();
+        let count = to.len() / channels;
+        for (channel, plane) in from.chunks_exact(count.max(1)).enumerate() {
+            if self.channels_first {
+                self.each(|at, place| to[channel * count + at] = plane[place]);
+            } else {
+                self.each(|at, place| to[at * channels + channel] = plane[place]);
+            }
         }
     }
 }

@@ -73,7 +73,7 @@ mod _warpfeed {
     #[pymodule_export]
     use super::group::Group;
     #[pymodule_export]
-    use super::images::{decode, image_size};
+    use super::images::{decode, decoded_shape, encode, image_header};
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[pymodule_export]

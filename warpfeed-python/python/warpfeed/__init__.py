@@ -25,7 +25,7 @@ from ._errors import (
     ParameterError,
     UnsupportedError,
 )
-from ._images import decode
+from ._images import ImageHeader, decode, encode, probe
 from ._preprocessor import Preprocessor
 from ._warpfeed import Source, Tensor, __version__
 
@@ -35,6 +35,7 @@ __all__ = [
     "Error",
     "FileError",
     "FileMissingError",
+    "ImageHeader",
     "OtherError",
     "OutOfMemoryError",
     "ParameterError",
@@ -44,8 +45,10 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "decode",
+    "encode",
     "open",
     "presets",
+    "probe",
 ]
 
 

@@ -15,9 +15,11 @@ __all__ = [
     "__version__",
     "command",
     "decode",
+    "decoded_shape",
+    "encode",
     "end",
     "hugging_face_ops",
-    "image_size",
+    "image_header",
     "preset",
     "presets",
     "settings",
@@ -25,8 +27,29 @@ __all__ = [
 ]
 
 def preset(name: str) -> tuple[str, str | None, list[str]]: ...
-def image_size(data: Any, exif: bool) -> tuple[int, int]: ...
-def decode(data: Any, out: Any, exif: bool, part: tuple[int, int, int, int] | None) -> None: ...
+def image_header(
+    data: Any, path: str | PathLike[str] | None
+) -> tuple[str, int, int, int, str, int, int, bool, bool]: ...
+def decoded_shape(data: Any, mode: str, exif: bool, size: tuple[int, int] | None) -> tuple[int, int, int, str]: ...
+def decode(
+    data: Any,
+    out: Any,
+    mode: str,
+    exif: bool,
+    size: tuple[int, int] | None,
+    part: tuple[int, int, int, int] | None,
+    channels_first: bool,
+) -> None: ...
+def encode(
+    pixels: Any,
+    width: int,
+    height: int,
+    channels: int,
+    format: str,
+    quality: int,
+    sampling: tuple[int, int],
+    progressive: bool,
+) -> bytes: ...
 def presets() -> list[str]: ...
 def settings() -> list[str]: ...
 def timm_ops(text: str) -> str: ...
