@@ -31,14 +31,15 @@ const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
 ///
 /// Samples and labels come in the order of torchvision's `ImageFolder`. The class folders, sorted by name, get the
 /// labels 0, 1, 2, ... Within a class, folders are sorted by their whole path, and within a folder files are sorted by
-/// name, all by Unicode code points. Images are the files that end in `.jpg`, `.jpeg`, `.png`, `.webp`, `.pgm` or
-/// `.ppm`, in upper or lower case. Other files are skipped and counted, unless their name starts with a dot. Symbolic
-/// links are followed; a link to a folder that contains it is skipped and counted.
+/// name, all by Unicode code points. Images are the files that end in `.jpg`, `.jpeg`, `.png`, `.webp`, `.pgm`, `.ppm`,
+/// `.tif` or `.tiff`, in upper or lower case, and arrays (`.npy`, `.npz`) in a folder without other images. Other files
+/// are skipped and counted, unless their name starts with a dot. Symbolic links are followed; a link to a folder that
+/// contains it is skipped and counted.
 ///
 /// Differences from torchvision:
 /// - a class folder without images keeps its label and has no samples; torchvision refuses it;
 /// - a folder that has images only directly in it has no labels; torchvision refuses it;
-/// - of torchvision's endings, `.bmp`, `.tif` and `.tiff` are not images here;
+/// - of torchvision's endings, `.bmp` is no image here;
 /// - a folder that cannot be listed is an error, not an empty folder.
 ///
 /// The files are not opened until they are read. Each takes the length of its name and 4 bytes of memory.
