@@ -62,7 +62,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The pixels of an image, row by row without gaps. A pixel is one gray value, red, green and blue, or a [`Pixel`](crate::raster::Pixel).
+/// The pixels of an image, row by row without gaps. A pixel is one gray value, red, green and blue, or a
+/// [`Pixel`](crate::raster::Pixel).
 ///
 /// Methods that take a part expect one inside the image.
 #[derive(Debug, Clone, Copy)]
