@@ -50,6 +50,7 @@
 //! | equal pixels in training and serving | [`contract`], [`Preprocessor::from_contract`] |
 //! | several views of each image | [`PipelineBuilder::views`], [`view`](view()), [`five_crop`], [`ten_crop`] |
 //! | boxes, masks and keypoints | [`fields`], [`PipelineBuilder::fields`] |
+//! | images in memory, without a pipeline | [`transforms`], [`Op::apply`](ops::Op::apply) |
 //! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`], [`ThreadTimes`] |
 //! | a GPU | [`Device`], [`JpegDecoder`], [`StreamPriority`], [`CudaBuffer`], [`StreamOwner`] |
@@ -132,6 +133,7 @@ mod store;
 mod targets;
 mod tensor;
 mod trace;
+pub mod transforms;
 
 // Under the paths that the other modules know.
 use warpfeed_image::{decode, encode, raster, simd};
@@ -260,6 +262,7 @@ pub mod internal {
 #[doc = include_str!("../docs/sources.md")]
 #[doc = include_str!("../docs/streams.md")]
 #[doc = include_str!("../docs/targets.md")]
+#[doc = include_str!("../docs/transforms.md")]
 #[doc = include_str!("../docs/views.md")]
 struct Readme;
 

@@ -3,11 +3,13 @@
 mod annotations;
 mod device;
 mod foreign;
+mod views;
 mod written;
 
 pub use annotations::{coco, voc, yaml, yolo};
 pub use device::device;
 pub use foreign::{good_log, good_manifest, log, manifest};
+pub use views::views;
 pub use written::{contract, metadata, targets, transforms};
 
 use std::cell::{OnceCell, RefCell};
@@ -33,7 +35,7 @@ use warpfeed_image::planes::Planes;
 pub type Target = fn(&[u8]);
 
 /// All targets by name. If a target has a folder in `corpus/`, it has the same name.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("image", image),
     ("planes", planes),
     ("oddities", oddities),
@@ -51,6 +53,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("targets", targets),
     ("metadata", metadata),
     ("transforms", transforms),
+    ("views", views),
     ("coco", coco),
     ("voc", voc),
     ("yolo", yolo),

@@ -16,6 +16,9 @@ mod work_stats;
 
 pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
 pub(crate) use cpu::executor::{Executor, Job, StageRunner};
+pub(crate) use cpu::output::Output;
+pub(crate) use cpu::pixels::{PixelRunner, TablesOf};
+pub(crate) use cpu::values::ValueOutput;
 pub use cpu_fallbacks::CpuFallbacks;
 pub(crate) use exchange::{End, Finished, MasksOfView, PlannedMask, PlannedSample, Ran, Settled};
 pub(crate) use held::{Given, HeldImage};

@@ -13,6 +13,9 @@ use std::ops::RangeInclusive;
 
 /// Largest side of an image in pixels, at any point of a recipe.
 pub(crate) const MAX_SIDE_PX: u32 = 65_535;
+/// Largest number of operations in a sample's recipes. Nested repetitions multiply, and a worker that draws them cannot
+/// be stopped.
+const MAX_OPERATIONS: u64 = 100_000;
 /// Largest side of a kernel in pixels.
 pub(crate) const MAX_KERNEL_PX: u32 = 255;
 /// Lower bound of values that must be above 0: an area or aspect of 0 has no logarithm and no pixels.
@@ -170,6 +173,63 @@ pub(crate) fn whole_range(
     }
     let expected = format!("a rising range within 1 to {most}{unit}");
     Err(Error::parameter(name, parameter, expected, format!("{range:?}")))
+}
+
+/// Checks the number of steps that drawing the recipes of a sample takes.
+///
+/// # Errors
+/// [`Error::Parameter`] for too many.
+pub(crate) fn check_steps<'a>(transforms: impl Iterator<Item = &'a Transform>) -> Result<()> {
+    let steps = transforms.fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
+    if steps > MAX_OPERATIONS {
+        let expected =
+            format!("at most {MAX_OPERATIONS} operations together, counted as often as views and repeat repeat them");
+        return Err(Error::parameter("pipeline", "operations", expected, steps));
+    }
+    Ok(())
+}
+
+/// Checks that no transform sees objects after one that leaves it to masks which of them stay.
+pub(crate) fn check_seen(transforms: &[Transform]) -> Result<()> {
+    let (mut hider, mut late) = (None, None);
+    for transform in transforms {
+        transform.each_leaf(&mut |leaf| {
+            if hider.is_some() && leaf.depends_on_annotations() {
+                late.get_or_insert(leaf.name());
+            }
+            if leaf.may_drop_objects() {
+                hider.get_or_insert(leaf.name());
+            }
+        });
+    }
+    let (Some(hider), Some(late)) = (hider, late) else { return Ok(()) };
+    let expected = format!("before {hider}: which objects that leaves is not known when recipes are drawn");
+    Err(Error::parameter(late, "place", expected, "after it"))
+}
+
+/// Checks that fields can follow each transform.
+///
+/// # Errors
+/// [`Error::Unsupported`] for one of the caller's own that does not say so.
+pub(crate) fn check_following<'a>(transforms: impl IntoIterator<Item = &'a Transform>) -> Result<()> {
+    let mut unknown = None;
+    for transform in transforms {
+        transform.each_leaf(&mut |leaf| unknown = unknown.take().or_else(|| leaf.check_following().err()));
+    }
+    unknown.map_or(Ok(()), Err)
+}
+
+/// Checks that RGB images that end in one channel are normalized by the same numbers in all.
+///
+/// # Errors
+/// [`Error::Parameter`] if they are not.
+pub(crate) fn check_gray(normalize: Normalization) -> Result<()> {
+    let differ = |values: ChannelNumbers| !values.fit(1);
+    if normalize.is_some_and(|(mean, std)| differ(mean) || differ(std)) {
+        let got = format!("{normalize:?}").trim_start_matches("Some").to_owned();
+        return Err(Error::parameter("normalize", "mean and std", "one number, three times, for one channel", got));
+    }
+    Ok(())
 }
 
 /// The form in which every image ends.

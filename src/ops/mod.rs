@@ -696,7 +696,8 @@ impl Op {
 
     /// Applies the operation to a complete image, which becomes the result, on the CPU and without a pipeline. Pixels
     /// are those that a pipeline makes with the pass order `order` for resizes. `spare` is scratch memory, which serves
-    /// the next call again. [`apply`](crate::apply()) decodes and runs several operations, normalization too.
+    /// the next call again. [`apply`](Self::apply) makes a new image; [`apply`](crate::apply()) decodes and runs several
+    /// operations, normalization too.
     ///
     /// ```
     /// use warpfeed::image::{Image, Size};
@@ -704,7 +705,7 @@ impl Op {
     ///
     /// let (mut image, mut spare) = (Image::new(Size::new(40, 30)), Image::default());
     /// for op in [Op::from(CenterCrop::new(8)), Invert.into()] {
-    ///     op.apply(PassOrder::default(), &mut image, &mut spare)?;
+    ///     op.apply_reusing(PassOrder::default(), &mut image, &mut spare)?;
     /// }
     /// assert_eq!((image.size(), image.to_rgb()), (Size::new(8, 8), vec![255; 3 * 8 * 8]));
     /// # Ok::<(), warpfeed::Error>(())
@@ -715,7 +716,7 @@ impl Op {
     /// [`Normalize`], which makes no 8-bit pixels; [`Error::Limits`] if a side of the result is too long;
     /// [`Error::OutOfMemory`] if there is no memory for the result; [`Error::Unsupported`] if other samples are
     /// missing, which only a pipeline reads.
-    pub fn apply(&self, order: PassOrder, image: &mut Image, spare: &mut Image) -> Result<()> {
+    pub fn apply_reusing(&self, order: PassOrder, image: &mut Image, spare: &mut Image) -> Result<()> {
         if image.part() != Rect::full(image.whole()) {
             return Err(Error::parameter(self.name(), "image", "a complete image", format!("{:?}", image.part())));
         }

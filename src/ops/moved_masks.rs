@@ -77,7 +77,7 @@ pub(super) fn one(mask: &Mask, ops: &[Op], stored: Size) -> Result<Mask> {
     mask.moved(size, &mut Vec::new(), |group, made| {
         image.reserve(mask.size())?;
         group.load_part(mask.size(), Rect::full(mask.size()), &mut image);
-        ops.iter().try_for_each(|op| op.apply(PassOrder::default(), &mut image, &mut spare))?;
+        ops.iter().try_for_each(|op| op.apply_reusing(PassOrder::default(), &mut image, &mut spare))?;
         made.as_chunks_mut().0.iter_mut().zip(image.pixels()).for_each(|(to, &[a, b, c, _])| *to = [a, b, c]);
         Ok(())
     })

@@ -145,7 +145,7 @@ mod tests {
                 image.row_mut(y)[(x - REACH_PX) as usize..=(x + REACH_PX) as usize].fill([200, 190, 180, 255]);
             }
         }
-        ops.iter().for_each(|op| op.apply(PassOrder::default(), &mut image, &mut Image::default()).unwrap());
+        ops.iter().for_each(|op| op.apply_reusing(PassOrder::default(), &mut image, &mut Image::default()).unwrap());
         image
     }
 

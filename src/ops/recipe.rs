@@ -1,10 +1,10 @@
 //! Drawing of recipes.
 
-use super::Op;
 use super::named;
 use super::part::{Loaded, Part, Partner, Partners, needs_a_pipeline};
 use super::placed_mask::PlacedMask;
 use super::transform::{SampleInfo, Transform};
+use super::{Op, Sanitize};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::raster::Size;
@@ -37,6 +37,14 @@ pub(crate) struct Recipe {
     pub(crate) ops: Vec<Op>,
     /// Whether a crop was larger than the image, so that its fill shows.
     pub(crate) is_padded: bool,
+}
+
+impl Recipe {
+    /// Drops the objects whose boxes are no longer valid, after the last operation on 8-bit images.
+    pub(crate) fn end_by_sanitizing(&mut self) {
+        let end = self.ops.iter().position(|op| op.normalization().is_some()).unwrap_or(self.ops.len());
+        self.ops.insert(end, Sanitize::new().into());
+    }
 }
 
 /// Draws the recipe of one sample: the operations `opened`, which make a thumbnail and turn it upright, then the

@@ -5,7 +5,7 @@ use super::catalog::{CatalogEntry, entry};
 pub use super::named::Named;
 use super::recipe::RecipeBuilder;
 use super::values::PixelValues;
-use super::{AutoAugmentPolicy, Corner, Hflip, Op, SizeEffect, Vflip};
+use super::{AutoAugmentPolicy, Corner, Grayscale, Hflip, Op, SizeEffect, Vflip};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::raster::Size;
@@ -574,6 +574,13 @@ impl RandomTransform for Arc<dyn CustomTransform> {
         };
         Err(Error::parameter(name, "size", expected, recipe.size()))
     }
+}
+
+/// Makes the list end in one channel: puts a conversion to gray before the normalization.
+pub(crate) fn end_gray(transforms: &mut Vec<Transform>) {
+    let is_normalize = |op: &Transform| op.explicit().is_some_and(|op| op.normalization().is_some());
+    let end = transforms.iter().position(is_normalize).unwrap_or(transforms.len());
+    transforms.insert(end, Grayscale.into());
 }
 
 /// Mirrors left and right with probability `p`.

@@ -157,7 +157,7 @@ impl Pass for WeightedSum {
             made.reserve(pass.image.size())?;
             made.reset(pass.image.size());
             made.pixels_mut().copy_from_slice(pass.image.pixels());
-            chain.ops.iter().try_for_each(|op| op.apply(pass.order, &mut made, pass.spare))?;
+            chain.ops.iter().try_for_each(|op| op.apply_reusing(pass.order, &mut made, pass.spare))?;
             add(&made, chain.weight);
         }
         let values = pass.image.pixels_mut().as_flattened_mut();

@@ -260,7 +260,7 @@ impl<'a> Preparer<'a> {
             work.decode(bytes, &header)?;
             let (image, order) = (&mut work.image, PassOrder::default());
             for op in shrinking {
-                op.apply(order, image, &mut work.other)?;
+                op.apply_reusing(order, image, &mut work.other)?;
             }
             let color = if header.components == 1 { JpegColor::Gray } else { JpegColor::Ycc };
             let options = JpegOptions { quality: self.options.quality, color, ..JpegOptions::default() };

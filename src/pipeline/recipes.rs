@@ -4,10 +4,10 @@ use crate::apply::field_mover::FieldMover;
 use crate::apply::opening::{Opening, Stored};
 use crate::decode::{Header, Input};
 use crate::error::Result;
+use crate::ops::Op;
 use crate::ops::part::Partners;
-use crate::ops::recipe::{Recipe, draw_recipe};
+use crate::ops::recipe::draw_recipe;
 use crate::ops::transform::{SampleInfo, Transform, images_after};
-use crate::ops::{Op, Sanitize};
 use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
@@ -139,14 +139,12 @@ impl Recipes {
             for (repetition, transforms) in (0..).zip(view.all()) {
                 let mut draw = SampleRng::for_view(self.seed, epoch, pick, number, repetition);
                 let sample = SampleInfo::new(pick, stored.size, annotation).in_epoch(epoch);
-                let Recipe { ops: mut recipe, is_padded: own } =
-                    draw_recipe(&opened, transforms, &mut draw, sample, partners)?;
-                is_padded |= own;
+                let mut recipe = draw_recipe(&opened, transforms, &mut draw, sample, partners)?;
+                is_padded |= recipe.is_padded;
                 if self.sanitize {
-                    let end = recipe.iter().position(|op| op.normalization().is_some()).unwrap_or(recipe.len());
-                    recipe.insert(end, Sanitize::new().into());
+                    recipe.end_by_sanitizing();
                 }
-                recipes.push(recipe);
+                recipes.push(recipe.ops);
             }
         }
         Ok(SampleRecipes { recipes, is_padded })

@@ -41,6 +41,7 @@ const MODULES: &[(&str, &str)] = &[
     // What a program builds and calls.
     ("apply", "backend device error fields ops options os pixels plan tensor"),
     ("preset", "error fields mix ops targets"),
+    ("transforms", "apply backend error fields ops os pixels plan preset rng targets tensor"),
     ("preprocess", "apply backend device error fields ops os pixels plan preset tensor"),
     ("contract", "apply error hex ops os output plan preprocess preset tensor"),
     (

@@ -50,4 +50,5 @@ mod stream;
 mod suites;
 mod targets;
 mod trainers;
+mod transforms;
 mod views;

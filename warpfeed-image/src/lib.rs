@@ -51,6 +51,8 @@ mod error;
 #[doc(hidden)]
 pub mod file;
 #[doc(hidden)]
+pub mod layout;
+#[doc(hidden)]
 pub mod memory;
 pub mod planes;
 pub mod raster;

@@ -14,8 +14,9 @@ mod masks;
 mod mix;
 mod normalize;
 pub(crate) mod output;
+pub(super) mod pixels;
 mod resample;
-mod values;
+pub(super) mod values;
 mod vertical;
 
 use super::{

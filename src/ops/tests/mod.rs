@@ -58,7 +58,7 @@ fn applied(op: impl Into<Op>, input: &Image) -> Image {
     let op = op.into();
     // The memory was used before, and none of its content may show.
     let (mut made, mut spare) = (input.clone(), image(Size::new(13, 77), 99));
-    op.apply(PassOrder::Pillow13, &mut made, &mut spare).unwrap();
+    op.apply_reusing(PassOrder::Pillow13, &mut made, &mut spare).unwrap();
     assert_eq!(made.size(), op.output_size(input.size()).unwrap());
     made
 }
@@ -394,7 +394,7 @@ fn what_is_erased_is_rounded_and_cut() {
 fn what_cannot_be_applied_is_refused() {
     let apply = |op: &Op| {
         let mut made = image(Size::new(7, 5), 7);
-        op.apply(PassOrder::Pillow13, &mut made, &mut Image::default()).map(|()| made)
+        op.apply_reusing(PassOrder::Pillow13, &mut made, &mut Image::default()).map(|()| made)
     };
     let custom = |apply: fn(&mut Image)| Custom::new("mine", apply);
     let shrink = |image: &mut Image| image.reset(Size::new(1, 1));

@@ -49,6 +49,19 @@ impl PixelValues {
         self.kind.element != Element::F32
     }
 
+    /// Checks the value that stands for 1.
+    pub(crate) fn check_max(&self) -> Result<()> {
+        let (most, max) = (self.kind.element.max_value(), self.max_value);
+        let expected = if self.are_whole() && !(max > 0.0 && max <= most && max.fract() == 0.0) {
+            format!("a whole number up to {most}")
+        } else if !(max > 0.0 && max.is_finite()) {
+            "a finite number above 0".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::parameter("pixels", "max_value", expected, max))
+    }
+
     /// Checks that there is one number, or one for each channel.
     pub(crate) fn fit(&self, name: &'static str, parameter: &'static str, numbers: ChannelNumbers) -> Result<()> {
         if numbers.fit(self.kind.channels) {

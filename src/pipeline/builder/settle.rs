@@ -5,11 +5,10 @@ use crate::backend::cuda::direct::KNOWN_BYTES;
 use crate::backend::{MAX_BATCH_BYTES, Open, OutputForm, PixelForm, RunOptions};
 use crate::device::{Device, JpegDecoder};
 use crate::error::{Error, Result};
-use crate::ops::check::{Ends, check_ops, one_size};
+use crate::ops::check::{Ends, check_following, check_gray, check_ops, check_seen, check_steps, one_size};
 use crate::ops::normalize::Normalization;
-use crate::ops::transform::Transform;
+use crate::ops::transform::{Transform, end_gray};
 use crate::ops::values::PixelValues;
-use crate::ops::{ChannelNumbers, Grayscale};
 use crate::order::{EqualBatches, Partition, ShardedOrder};
 use crate::os::forks::OfProcess;
 use crate::os::notice;
@@ -31,9 +30,6 @@ use std::marker::PhantomData;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
-/// Largest number of operations in a sample's recipes. Nested repetitions multiply, and a worker that draws them cannot
-/// be stopped.
-const MAX_OPERATIONS: u64 = 100_000;
 /// Largest number of samples that are joined in one image: a mosaic blended with another has 8.
 const MAX_IMAGES: u64 = 64;
 /// Largest number that the sides of a padded batch are made multiples of.
@@ -141,11 +137,7 @@ impl PipelineBuilder {
             let none = self.max_value.is_none_or(|max| max == 255.0);
             return if none { Ok(None) } else { refused("max_value", "none, or 255, for RGB of 8 bits", "another") };
         };
-        let most = values.kind.element.max_value();
-        if values.are_whole() && !(values.max_value <= most && values.max_value.fract() == 0.0) {
-            let expected = format!("a whole number up to {most}");
-            return Err(Error::parameter("pipeline", "max_value", expected, values.max_value));
-        }
+        values.check_max()?;
         if self.elements.channels != 3 {
             return refused("channels", "that of the pixels: select_channels takes some of them", "another");
         }
@@ -235,25 +227,13 @@ impl PipelineBuilder {
                 return Err(Error::parameter("mix", "views", "one image of each sample", "several views"));
             }
         }
-        let differ = |values: ChannelNumbers| !values.fit(1);
-        if self.elements.channels == 1
-            && self.planner.values.is_none()
-            && normalize.is_some_and(|(mean, std)| differ(mean) || differ(std))
-        {
-            let got = format!("{normalize:?}").trim_start_matches("Some").to_owned();
-            return Err(Error::parameter("normalize", "mean and std", "one number, three times, for one channel", got));
-        }
-        Ok(())
+        if self.elements.channels == 1 && self.planner.values.is_none() { check_gray(normalize) } else { Ok(()) }
     }
 
     /// Checks that the source can have the fields, and that the other settings can be had with fields.
     fn check_fields(&self, views: &[ViewTransforms]) -> Result<()> {
         let Some(first) = self.fields.first() else { return Ok(()) };
-        for transform in views.iter().flat_map(|view| &view.images).flatten() {
-            let mut unknown = None;
-            transform.each_leaf(&mut |leaf| unknown = unknown.take().or_else(|| leaf.check_following().err()));
-            unknown.map_or(Ok(()), Err)?;
-        }
+        check_following(views.iter().flat_map(|view| &view.images).flatten())?;
         if let Some((i, twice)) = self.fields.iter().enumerate().find(|(i, name)| self.fields[..*i].contains(name)) {
             return Err(Error::parameter(
                 "pipeline",
@@ -329,14 +309,7 @@ impl PipelineBuilder {
         if outputs.iter().any(|output: &OutputForm| output.elements != outputs[0].elements) {
             return Err(Error::parameter("pipeline", "select_channels", "the same number in all views", "another"));
         }
-        let steps = views.iter().flat_map(ViewTransforms::all).flatten();
-        let steps = steps.fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
-        if steps > MAX_OPERATIONS {
-            let expected = format!(
-                "at most {MAX_OPERATIONS} operations together, counted as often as views and repeat repeat them"
-            );
-            return Err(Error::parameter("pipeline", "operations", expected, steps));
-        }
+        check_steps(views.iter().flat_map(ViewTransforms::all).flatten())?;
         Ok((outputs, shared.flatten()))
     }
 
@@ -434,11 +407,7 @@ fn settle_views(
         }
     };
     if elements.channels == 1 && is_rgb {
-        for transforms in all.iter_mut().flat_map(|view| &mut view.images) {
-            let is_normalize = |op: &Transform| op.explicit().is_some_and(|op| op.normalization().is_some());
-            let end = transforms.iter().position(is_normalize).unwrap_or(transforms.len());
-            transforms.insert(end, Grayscale.into());
-        }
+        all.iter_mut().flat_map(|view| &mut view.images).for_each(end_gray);
     }
     Ok(all)
 }
@@ -457,24 +426,6 @@ fn check_partners(views: &[ViewTransforms], is_stream: bool) -> Result<()> {
         return Err(Error::parameter("pipeline", "operations", expected, images));
     }
     Ok(())
-}
-
-/// Checks that no transform sees objects after one that leaves it to masks which of them stay.
-fn check_seen(transforms: &[Transform]) -> Result<()> {
-    let (mut hider, mut late) = (None, None);
-    for transform in transforms {
-        transform.each_leaf(&mut |leaf| {
-            if hider.is_some() && leaf.depends_on_annotations() {
-                late.get_or_insert(leaf.name());
-            }
-            if leaf.may_drop_objects() {
-                hider.get_or_insert(leaf.name());
-            }
-        });
-    }
-    let (Some(hider), Some(late)) = (hider, late) else { return Ok(()) };
-    let expected = format!("before {hider}: which objects that leaves is not known when recipes are drawn");
-    Err(Error::parameter(late, "place", expected, "after it"))
 }
 
 /// Upper bounds of the memory that a pipeline takes.

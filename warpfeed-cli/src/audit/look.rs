@@ -69,8 +69,8 @@ fn deviation(values: &[f64]) -> f64 {
 /// Resizes an image and turns it upright. `size` is that before it is turned.
 pub(super) fn upright(image: &mut Image, spare: &mut Image, resize: Resize, orientation: u8) -> Result<()> {
     let order = PassOrder::default();
-    Op::from(resize).apply(order, image, spare)?;
-    oriented(orientation, Orientation::Apply).iter().try_for_each(|op| op.apply(order, image, spare))
+    Op::from(resize).apply_reusing(order, image, spare)?;
+    oriented(orientation, Orientation::Apply).iter().try_for_each(|op| op.apply_reusing(order, image, spare))
 }
 
 /// Whether two images show the same. They are resized to the same square.
@@ -78,7 +78,7 @@ pub(super) fn show_the_same(a: &mut Image, b: &mut Image, spare: &mut Image) -> 
     let sides = [a.size(), b.size()].map(|size| size.width.min(size.height));
     let side = sides[0].min(sides[1]).clamp(1, COMPARED_PX);
     for image in [&mut *a, &mut *b] {
-        Op::from(Resize::new(Size::from(side))).apply(PassOrder::default(), image, spare)?;
+        Op::from(Resize::new(Size::from(side))).apply_reusing(PassOrder::default(), image, spare)?;
     }
     Ok(difference(a, b) <= MAX_DIFFERENCE)
 }

@@ -4,8 +4,9 @@ use super::probe::{header, probe};
 use super::stored::{ByteOrder, Places, Stored, StoredPixels};
 use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
+use crate::layout;
 use crate::planes::{PixelKind, Planes};
-use crate::raster::{Image, Pixel, Rect, Size};
+use crate::raster::{Image, Rect, Size};
 use std::fmt;
 
 /// An image to be decoded, or its pixels.
@@ -61,7 +62,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The pixels of an image, row by row without gaps. A pixel is one gray value, red, green and blue, or a [`Pixel`].
+/// The pixels of an image, row by row without gaps. A pixel is one gray value, red, green and blue, or a
+/// [`Pixel`](crate::raster::Pixel).
 ///
 /// Methods that take a part expect one inside the image.
 #[derive(Debug, Clone, Copy)]
@@ -124,8 +126,8 @@ impl<'a> Pixels<'a> {
         for (y, row) in (0..).zip(self.rows(part)) {
             let to = out.row_mut(y);
             match self.channels {
-                1 => to.iter_mut().zip(row).for_each(|(to, &gray)| *to = [gray, gray, gray, 255]),
-                3 => unpack(row, to),
+                1 => layout::planes_to_pixels([row; 3], to),
+                3 => layout::triples_to_pixels(row, to),
                 _ => to.iter_mut().zip(row.as_chunks::<4>().0).for_each(|(to, &[r, g, b, _])| *to = [r, g, b, 255]),
             }
         }
@@ -139,7 +141,7 @@ impl<'a> Pixels<'a> {
             match self.channels {
                 1 => to.as_chunks_mut::<3>().0.iter_mut().zip(row).for_each(|(to, &gray)| *to = [gray; 3]),
                 3 => to.copy_from_slice(row),
-                _ => pack(row.as_chunks::<4>().0, to),
+                _ => layout::pixels_to_triples(row.as_chunks::<4>().0, to),
             }
         }
     }
@@ -166,35 +168,6 @@ impl<'a> Pixels<'a> {
         let rows = self.bytes.chunks_exact((self.size.width as usize * channels).max(1));
         let columns = part.x as usize * channels..part.right() as usize * channels;
         rows.skip(part.y as usize).take(part.height as usize).map(move |row| &row[columns.clone()])
-    }
-}
-
-/// Expands RGB pixels to the pixels `to`, four at a time: three words become four.
-fn unpack(rgb: &[u8], to: &mut [Pixel]) {
-    let (fours, rest) = to.as_chunks_mut::<4>();
-    let (twelves, _) = rgb.as_chunks::<12>();
-    for (to, from) in fours.iter_mut().zip(twelves) {
-        let word = |i: usize| u32::from_le_bytes([from[i], from[i + 1], from[i + 2], from[i + 3]]);
-        let (a, b, c) = (word(0), word(4), word(8));
-        *to = [a, a >> 24 | b << 8, b >> 16 | c << 16, c >> 8].map(|pixel| (pixel | 0xff00_0000).to_le_bytes());
-    }
-    let (threes, _) = rgb[12 * fours.len()..].as_chunks::<3>();
-    rest.iter_mut().zip(threes).for_each(|(to, &[r, g, b])| *to = [r, g, b, 255]);
-}
-
-/// Copies pixels without their fourth byte, four at a time, because their twelve bytes are three whole words.
-fn pack(pixels: &[Pixel], out: &mut [u8]) {
-    let (fours, rest) = pixels.as_chunks::<4>();
-    let (words, _) = out.as_chunks_mut::<12>();
-    for (four, out) in fours.iter().zip(words) {
-        let [a, b, c, d] = four.map(u32::from_le_bytes);
-        let packed = [(a & 0xFF_FFFF) | b << 24, (b >> 8 & 0xFFFF) | c << 16, (c >> 16 & 0xFF) | d << 8];
-        for (out, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(packed) {
-            *out = word.to_le_bytes();
-        }
-    }
-    for (pixel, out) in rest.iter().zip(out[12 * fours.len()..].as_chunks_mut::<3>().0) {
-        *out = [pixel[0], pixel[1], pixel[2]];
     }
 }
 

@@ -1,0 +1,266 @@
+//! The copies in vectors of x86-64. Each function returns the number of pixels that it has copied: all, or with AVX2
+//! all but the last few.
+
+use crate::raster::Pixel;
+use crate::simd::{has_avx2, has_avx512};
+use std::arch::x86_64::*;
+
+/// `rgb` has three bytes for each pixel of `to`.
+pub(super) fn triples_to_pixels(rgb: &[u8], to: &mut [Pixel]) -> usize {
+    debug_assert_eq!(rgb.len(), 3 * to.len());
+    // SAFETY: the processor has the instructions, and the lengths are the functions'.
+    match (has_avx512(), has_avx2()) {
+        (true, _) => unsafe { triples_to_pixels_512(rgb, to) },
+        (_, true) => unsafe { triples_to_pixels_256(rgb, to) },
+        _ => 0,
+    }
+}
+
+/// `to` has three bytes for each pixel.
+pub(super) fn pixels_to_triples(pixels: &[Pixel], to: &mut [u8]) -> usize {
+    debug_assert_eq!(to.len(), 3 * pixels.len());
+    // SAFETY: the processor has the instructions, and the lengths are the functions'.
+    match (has_avx512(), has_avx2()) {
+        (true, _) => unsafe { pixels_to_triples_512(pixels, to) },
+        (_, true) => unsafe { pixels_to_triples_256(pixels, to) },
+        _ => 0,
+    }
+}
+
+/// The planes are as long as `to`.
+pub(super) fn planes_to_pixels(planes: [&[u8]; 3], to: &mut [Pixel]) -> usize {
+    debug_assert!(planes.iter().all(|plane| plane.len() == to.len()));
+    // SAFETY: the processor has the instructions, and the lengths are the functions'.
+    match (has_avx512(), has_avx2()) {
+        (true, _) => unsafe { planes_to_pixels_512(planes, to) },
+        (_, true) => unsafe { planes_to_pixels_256(planes, to) },
+        _ => 0,
+    }
+}
+
+/// Copies one channel. The plane is as long as `pixels`.
+pub(super) fn channel_of(pixels: &[Pixel], channel: usize, plane: &mut [u8]) -> usize {
+    debug_assert!(plane.len() == pixels.len() && channel < 4);
+    // SAFETY: the processor has the instructions, and the lengths are the functions'.
+    match (has_avx512(), has_avx2()) {
+        (true, _) => unsafe { channel_of_512(pixels, channel, plane) },
+        (_, true) => unsafe { channel_of_256(pixels, channel, plane) },
+        _ => 0,
+    }
+}
+
+/// Number of pixels in a vector of AVX-512.
+const LANES: usize = 16;
+
+/// For each byte of 16 pixels, the byte of 16 triples. Fourth bytes are overwritten.
+const SPREAD: [u8; 64] = {
+    let mut places = [0; 64];
+    let mut i = 0;
+    while i < 64 {
+        places[i] = (i / 4 * 3 + i % 4) as u8;
+        i += 1;
+    }
+    places
+};
+
+/// For each byte of 16 triples, the byte of 16 pixels.
+const PACK: [u8; 64] = {
+    let mut places = [0; 64];
+    let mut i = 0;
+    while i < 48 {
+        places[i] = (i / 3 * 4 + i % 3) as u8;
+        i += 1;
+    }
+    places
+};
+
+/// The fourth byte of each pixel.
+const FOURTH: i32 = 0xff00_0000_u32 as i32;
+
+/// A mask of the first `count` of 64 bytes.
+fn first(count: usize) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+/// # Safety
+/// `rgb` must have three bytes for each pixel of `to`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+unsafe fn triples_to_pixels_512(rgb: &[u8], to: &mut [Pixel]) -> usize {
+    // SAFETY: the table is as long as a vector.
+    let places = unsafe { _mm512_loadu_si512(SPREAD.as_ptr().cast()) };
+    let fourth = _mm512_set1_epi32(FOURTH);
+    for (i, to) in to.chunks_mut(LANES).enumerate() {
+        // SAFETY: only the bytes of the pixels in this chunk are read and written.
+        unsafe {
+            let from = _mm512_maskz_loadu_epi8(first(3 * to.len()), rgb.as_ptr().add(3 * LANES * i).cast());
+            let pixels = _mm512_or_si512(_mm512_permutexvar_epi8(places, from), fourth);
+            if to.len() == LANES {
+                _mm512_storeu_si512(to.as_mut_ptr().cast(), pixels);
+            } else {
+                _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), first(4 * to.len()), pixels);
+            }
+        }
+    }
+    to.len()
+}
+
+/// # Safety
+/// `to` must have three bytes for each pixel.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+unsafe fn pixels_to_triples_512(pixels: &[Pixel], to: &mut [u8]) -> usize {
+    // SAFETY: the table is as long as a vector.
+    let places = unsafe { _mm512_loadu_si512(PACK.as_ptr().cast()) };
+    for (from, to) in pixels.chunks(LANES).zip(to.chunks_mut(3 * LANES)) {
+        // SAFETY: only the bytes of the pixels in this chunk are read and written.
+        unsafe {
+            let from = _mm512_maskz_loadu_epi8(first(4 * from.len()), from.as_ptr().cast());
+            let packed = _mm512_permutexvar_epi8(places, from);
+            if to.len() == 3 * LANES {
+                _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_castsi512_si256(packed));
+                _mm_storeu_si128(to.as_mut_ptr().add(32).cast(), _mm512_extracti32x4_epi32::<2>(packed));
+            } else {
+                _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), first(to.len()), packed);
+            }
+        }
+    }
+    pixels.len()
+}
+
+/// # Safety
+/// The planes must be as long as `to`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn planes_to_pixels_512(planes: [&[u8]; 3], to: &mut [Pixel]) -> usize {
+    let fourth = _mm512_set1_epi32(FOURTH);
+    for (i, to) in to.chunks_mut(LANES).enumerate() {
+        let mask = first(to.len()) as u16;
+        // SAFETY: only the bytes of the pixels in this chunk are read and written.
+        unsafe {
+            let [red, green, blue] = planes
+                .map(|plane| _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, plane.as_ptr().add(LANES * i).cast())));
+            let pixels = _mm512_or_si512(
+                _mm512_or_si512(red, _mm512_slli_epi32::<8>(green)),
+                _mm512_or_si512(_mm512_slli_epi32::<16>(blue), fourth),
+            );
+            if to.len() == LANES {
+                _mm512_storeu_si512(to.as_mut_ptr().cast(), pixels);
+            } else {
+                _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), first(4 * to.len()), pixels);
+            }
+        }
+    }
+    to.len()
+}
+
+/// # Safety
+/// `plane` must be as long as `pixels`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn channel_of_512(pixels: &[Pixel], channel: usize, plane: &mut [u8]) -> usize {
+    let shift = _mm_cvtsi32_si128(8 * channel as i32);
+    for (from, to) in pixels.chunks(LANES).zip(plane.chunks_mut(LANES)) {
+        // SAFETY: only the bytes of the pixels in this chunk are read and written.
+        unsafe {
+            let from = _mm512_maskz_loadu_epi8(first(4 * from.len()), from.as_ptr().cast());
+            let bytes = _mm512_cvtepi32_epi8(_mm512_srl_epi32(from, shift));
+            if to.len() == LANES {
+                _mm_storeu_si128(to.as_mut_ptr().cast(), bytes);
+            } else {
+                _mm_mask_storeu_epi8(to.as_mut_ptr().cast(), first(to.len()) as u16, bytes);
+            }
+        }
+    }
+    pixels.len()
+}
+
+/// Number of pixels in a vector of AVX2.
+const LANES_256: usize = 8;
+/// Number of bytes of the first four triples, from which the other four are loaded.
+const HALF: usize = 12;
+
+/// # Safety
+/// `rgb` must have three bytes for each pixel of `to`.
+#[target_feature(enable = "avx2")]
+unsafe fn triples_to_pixels_256(rgb: &[u8], to: &mut [Pixel]) -> usize {
+    // SAFETY: the table is longer than half a vector.
+    let places = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(SPREAD.as_ptr().cast()) });
+    let fourth = _mm256_set1_epi32(FOURTH);
+    let mut done = 0;
+    for to in to.as_chunks_mut::<LANES_256>().0 {
+        // The second half is loaded with four bytes more than it needs.
+        if 3 * done + HALF + 16 > rgb.len() {
+            break;
+        }
+        // SAFETY: as just checked; the chunk is as long as a vector.
+        unsafe {
+            let from = rgb.as_ptr().add(3 * done);
+            let both = _mm256_loadu2_m128i(from.add(HALF).cast(), from.cast());
+            let pixels = _mm256_or_si256(_mm256_shuffle_epi8(both, places), fourth);
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), pixels);
+        }
+        done += LANES_256;
+    }
+    done
+}
+
+/// # Safety
+/// `to` must have three bytes for each pixel.
+#[target_feature(enable = "avx2")]
+unsafe fn pixels_to_triples_256(pixels: &[Pixel], to: &mut [u8]) -> usize {
+    // SAFETY: the table is longer than half a vector.
+    let places = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(PACK.as_ptr().cast()) });
+    let mut done = 0;
+    for from in pixels.as_chunks::<LANES_256>().0 {
+        // The second half is stored with four bytes more than it has, which the next step overwrites.
+        if 3 * done + HALF + 16 > to.len() {
+            break;
+        }
+        // SAFETY: as just checked; the chunk is as long as a vector.
+        unsafe {
+            let packed = _mm256_shuffle_epi8(_mm256_loadu_si256(from.as_ptr().cast()), places);
+            let to = to.as_mut_ptr().add(3 * done);
+            _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+            _mm_storeu_si128(to.add(HALF).cast(), _mm256_extracti128_si256::<1>(packed));
+        }
+        done += LANES_256;
+    }
+    done
+}
+
+/// # Safety
+/// The planes must be as long as `to`.
+#[target_feature(enable = "avx2")]
+unsafe fn planes_to_pixels_256(planes: [&[u8]; 3], to: &mut [Pixel]) -> usize {
+    let fourth = _mm256_set1_epi32(FOURTH);
+    let chunks = to.as_chunks_mut::<LANES_256>().0;
+    for (i, to) in chunks.iter_mut().enumerate() {
+        // SAFETY: the planes and the chunk have the eight pixels.
+        unsafe {
+            let [red, green, blue] =
+                planes.map(|plane| _mm256_cvtepu8_epi32(_mm_loadl_epi64(plane.as_ptr().add(LANES_256 * i).cast())));
+            let pixels = _mm256_or_si256(
+                _mm256_or_si256(red, _mm256_slli_epi32::<8>(green)),
+                _mm256_or_si256(_mm256_slli_epi32::<16>(blue), fourth),
+            );
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), pixels);
+        }
+    }
+    LANES_256 * chunks.len()
+}
+
+/// # Safety
+/// `plane` must be as long as `pixels`.
+#[target_feature(enable = "avx2")]
+unsafe fn channel_of_256(pixels: &[Pixel], channel: usize, plane: &mut [u8]) -> usize {
+    let shift = _mm_cvtsi32_si128(8 * channel as i32);
+    let low = _mm256_set1_epi32(255);
+    let chunks = plane.as_chunks_mut::<LANES_256>().0;
+    for (from, to) in pixels.as_chunks::<LANES_256>().0.iter().zip(chunks.iter_mut()) {
+        // SAFETY: both chunks have eight pixels.
+        unsafe {
+            let from = _mm256_loadu_si256(from.as_ptr().cast());
+            let values = _mm256_and_si256(_mm256_srl_epi32(from, shift), low);
+            let halves = _mm_packus_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256::<1>(values));
+            _mm_storel_epi64(to.as_mut_ptr().cast(), _mm_packus_epi16(halves, halves));
+        }
+    }
+    LANES_256 * chunks.len()
+}
