@@ -10,6 +10,7 @@ mod group;
 mod images;
 mod memory;
 mod objects;
+mod operation;
 mod panics;
 mod pipeline;
 mod positions;
@@ -74,6 +75,8 @@ mod _warpfeed {
     use super::group::Group;
     #[pymodule_export]
     use super::images::{decode, decoded_shape, encode, image_header};
+    #[pymodule_export]
+    use super::operation::Operation;
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[pymodule_export]

@@ -1,0 +1,268 @@
+"""Operations on the images, masks, boxes and points that Python's libraries have.
+
+Neither torch nor numpy is imported before an argument is one of theirs.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from . import _warpfeed
+from ._arguments import shown
+from ._errors import ParameterError, UnsupportedError
+
+Kind = Literal["pil", "array", "tensor", "mask", "boxes", "points"]
+
+IMAGES = "a PIL image, a NumPy array [H, W, C] or [H, W], or a tensor [..., C, H, W]"
+MODES = {"L": 1, "RGB": 3}
+# Elements that arithmetic is defined for.
+NUMBERS = ("uint8", "uint16", "float32")
+
+
+def kind(inpt: Any) -> Kind | None:
+    """What an argument is: a PIL image, an array, a tensor of images, or one of torchvision's tv_tensors."""
+    if (pil := sys.modules.get("PIL.Image")) and isinstance(inpt, pil.Image):
+        return "pil"
+    if (tv := sys.modules.get("torchvision.tv_tensors")) and isinstance(inpt, tv.TVTensor):
+        for name, cls in (("mask", "Mask"), ("boxes", "BoundingBoxes"), ("points", "KeyPoints")):
+            if isinstance(inpt, getattr(tv, cls, ())):
+                return name  # type: ignore[return-value]
+        return "tensor"
+    if (torch := sys.modules.get("torch")) and isinstance(inpt, torch.Tensor):
+        return "tensor"
+    if (numpy := sys.modules.get("numpy")) and isinstance(inpt, numpy.ndarray):
+        return "array"
+    return None
+
+
+def kind_of(inpt: Any) -> Kind:
+    """As `kind`, of an argument that must be one."""
+    found = kind(inpt)
+    if found is None:
+        raise TypeError(f"inpt must be {IMAGES}, or one of torchvision's tv_tensors, got {shown(inpt)}")
+    return found
+
+
+def size_of(inpt: Any) -> tuple[int, int]:
+    """Height and width of an image, or of the image that boxes or points are of."""
+    found = kind_of(inpt)
+    if found == "pil":
+        return inpt.height, inpt.width
+    if found == "array":
+        return inpt.shape[:2]
+    if found in ("boxes", "points"):
+        return tuple(inpt.canvas_size)
+    return tuple(inpt.shape[-2:])
+
+
+def channels_of(inpt: Any) -> int:
+    """Number of an image's channels."""
+    found = kind_of(inpt)
+    if found == "pil":
+        return len(inpt.getbands())
+    if found == "array":
+        return 1 if inpt.ndim == 2 else inpt.shape[2]
+    if found == "tensor":
+        return inpt.shape[-3]
+    raise TypeError(f"{type(inpt).__name__} has no channels")
+
+
+@functools.lru_cache(maxsize=1024)
+def _native(written: str) -> Any:
+    """The native form of an operation. That of the same operation is made once."""
+    return _warpfeed.Operation(written)
+
+
+def apply(inpt: Any, op: Mapping[str, Any], *, copies: bool = False, fills: bool = False) -> Any:
+    """The result of an operation in its written form, of the input's own type.
+
+    copies: the operation copies values, so these may be of any type.
+    fills: the result has a color or value that is no pixel of the input.
+    """
+    found = kind_of(inpt)
+    native = _native(json.dumps(op))
+    if found == "pil":
+        return _pil(inpt, native)
+    if found == "array":
+        return _array(inpt, native, copies, fills)
+    if found == "boxes":
+        return _boxes(inpt, native)
+    if found == "points":
+        return _points(inpt, native)
+    return _tensor(inpt, native, found == "mask", copies or found == "mask", fills)
+
+
+def _pil(image: Any, native: Any) -> Any:
+    import numpy
+    from PIL import Image
+
+    if image.mode not in MODES:
+        raise UnsupportedError(f'images of the mode {image.mode} are not supported: use image.convert("RGB")')
+    pixels = numpy.asarray(image)
+    height, width = native.output_size(*pixels.shape[:2])
+    made = numpy.empty((height, width, *pixels.shape[2:]), numpy.uint8)
+    _run(native, pixels.reshape(1, *pixels.shape[:2], -1), made.reshape(1, height, width, -1), False)
+    return Image.fromarray(made)
+
+
+def _array(array: Any, native: Any, copies: bool, fills: bool) -> Any:
+    import numpy
+
+    if array.ndim not in (2, 3):
+        raise TypeError(f"an array must be [H, W, C] or [H, W], got the shape {list(array.shape)}")
+    source = array if array.ndim == 3 else array[:, :, None]
+    height, width = native.output_size(*source.shape[:2])
+    if array.dtype.name in NUMBERS:
+        made = numpy.empty((height, width, source.shape[2]), array.dtype)
+        _run(native, source[None], made[None], False)
+    else:
+        _check_copies(array.dtype.name, copies, fills)
+        bits, channels = _bits(numpy.ascontiguousarray(source)), source.shape[2]
+        made = numpy.empty((height, width, bits.shape[2]), bits.dtype)
+        _run(native, bits[None], made[None], False)
+        made = made.view(array.dtype).reshape(height, width, channels)
+    return made if array.ndim == 3 else made[:, :, 0]
+
+
+def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) -> Any:
+    import torch
+
+    plain = tensor.as_subclass(torch.Tensor)
+    inner = 2 if is_mask else 3
+    if plain.ndim < inner:
+        shape = "[..., H, W]" if is_mask else "[..., C, H, W]"
+        raise TypeError(f"a tensor must be {shape}, got the shape {list(plain.shape)}")
+    if plain.device.type != "cpu":
+        raise UnsupportedError(f"tensors on {plain.device} are not supported: use .cpu()")
+    if plain.requires_grad:
+        raise UnsupportedError("operations have no gradient: use .detach()")
+    lead, (height, width) = plain.shape[:-inner], plain.shape[-2:]
+    channels = 1 if is_mask else plain.shape[-3]
+    size = native.output_size(height, width) if height and width else (height, width)
+    shape = (*lead, *size) if is_mask else (*lead, channels, *size)
+    if plain.ndim == 4 and not is_mask and _is_channels_last(plain):
+        made = torch.empty(shape, dtype=plain.dtype, memory_format=torch.channels_last)
+    else:
+        made = torch.empty(shape, dtype=plain.dtype)
+    if plain.numel():
+        _fill_tensor(plain, made, native, channels, copies, fills)
+    return wrapped(made, tensor)
+
+
+def _fill_tensor(plain: Any, made: Any, native: Any, channels: int, copies: bool, fills: bool) -> None:
+    """Runs an operation on all images of a tensor."""
+    import torch
+
+    name = str(plain.dtype).removeprefix("torch.")
+    if name in NUMBERS:
+        _run(native, _images(plain, channels), _images(made, channels), True)
+        return
+    if name in ("int16", "int32", "int64") and copies and 0 <= plain.min() and plain.max() < 1 << 16:
+        # Fills are numbers, so the values are such too.
+        source = plain.to(torch.uint16)
+        target = torch.empty(made.shape, dtype=torch.uint16)
+        _run(native, _images(source, channels), _images(target, channels), True)
+        made.copy_(target)
+        return
+    if name == "bool":
+        _run(native, _images(plain.view(torch.uint8), channels), _images(made.view(torch.uint8), channels), True)
+        return
+    _check_copies(name, copies, fills)
+    if plain.element_size() == 8:
+        parts = [(plain.contiguous().view(torch.float32)[..., i::2], i) for i in (0, 1)]
+        halves = made.view(torch.float32) if made.is_contiguous() else None
+        if halves is None:
+            raise UnsupportedError(f"{name} with the memory format channels_last is not supported: use .contiguous()")
+        for part, i in parts:
+            _run(native, _images(part, channels), _images(halves[..., i::2], channels), True)
+        return
+    own = {1: torch.uint8, 2: torch.uint16, 4: torch.float32}[plain.element_size()]
+    _run(native, _images(plain.view(own), channels), _images(made.view(own), channels), True)
+
+
+def _check_copies(name: str, copies: bool, fills: bool) -> None:
+    if not copies:
+        raise UnsupportedError(f"values of {name} are not supported: use uint8, uint16 or float32")
+    if fills:
+        raise UnsupportedError(f"a fill among values of {name} is not supported: use uint8, uint16 or float32")
+
+
+def _bits(array: Any) -> Any:
+    """The same bits, as values that are copied."""
+    import numpy
+
+    own = {1: numpy.uint8, 2: numpy.uint16, 4: numpy.float32, 8: numpy.float32}[array.dtype.itemsize]
+    return array.view(own)
+
+
+def _images(tensor: Any, channels: int) -> Any:
+    """A tensor's memory as an array [N, C, H, W]."""
+    height, width = tensor.shape[-2:]
+    return tensor.numpy().reshape(-1, channels, height, width)
+
+
+def _is_channels_last(tensor: Any) -> bool:
+    import torch
+
+    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
+
+
+def _run(native: Any, source: Any, target: Any, channels_first: bool) -> None:
+    """Runs an operation on arrays of the same type."""
+    if min(source.strides) < 0:
+        source = source.copy()
+    if not source.dtype.isnative:
+        raise UnsupportedError("values of another byte order are not supported: use array.astype")
+    native.run(source, target, channels_first)
+
+
+def wrapped(made: Any, like: Any, **changes: Any) -> Any:
+    """A tensor of the type of another one, if that is one of torchvision's."""
+    tv = sys.modules.get("torchvision.tv_tensors")
+    if tv is None or not isinstance(like, tv.TVTensor):
+        return made
+    return tv.wrap(made, like=like, **changes)
+
+
+def _boxes(boxes: Any, native: Any) -> Any:
+    import torch
+
+    format = boxes.format.name
+    if format not in ("XYXY", "XYWH", "CXCYWH"):
+        raise UnsupportedError(f"rotated boxes ({format}) are not supported: use XYXY, XYWH or CXCYWH")
+    clamping = getattr(boxes, "clamping_mode", "soft")
+    plain = boxes.as_subclass(torch.Tensor)
+    size = tuple(boxes.canvas_size)
+    rows = plain.reshape(-1, 4).tolist()
+    moved, after = native.boxes(rows, format.lower(), clamping, *size)
+    values = torch.tensor(moved, dtype=torch.float32).reshape(plain.shape)
+    return wrapped(values.to(plain.dtype), boxes, canvas_size=after)
+
+
+def _points(points: Any, native: Any) -> Any:
+    import torch
+
+    plain = points.as_subclass(torch.Tensor)
+    moved, after = native.points(plain.reshape(-1, 2).tolist(), *points.canvas_size)
+    values = torch.tensor(moved, dtype=torch.float32).reshape(plain.shape)
+    return wrapped(values.to(plain.dtype), points, canvas_size=after)
+
+
+def checked_fill(fill: Any, inpt: Any) -> Any:
+    """A fill as the operations have it: a number, or one for each channel."""
+    if fill is None:
+        return 0
+    if isinstance(fill, Mapping):
+        raise UnsupportedError("a fill for each type of input is not supported by a functional: give the value")
+    values = [float(v) for v in fill] if isinstance(fill, Sequence) or hasattr(fill, "__len__") else [float(fill)]
+    if kind(inpt) in ("boxes", "points"):
+        return 0
+    if len(values) > 1 and kind(inpt) != "mask" and len(values) != channels_of(inpt):
+        raise ParameterError(f"fill must be a number, or one for each of {channels_of(inpt)} channels, got {shown(fill)}")
+    values = [int(v) if v == int(v) else v for v in values]
+    return values[0] if len(values) == 1 else values
+
