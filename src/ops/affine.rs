@@ -39,8 +39,8 @@ pub struct Affine {
     #[serde(default)]
     pub degrees: f64,
     /// Move to the right and down, in pixels.
-    #[serde(default)]
-    pub translate: [i32; 2],
+    #[serde(default, serialize_with = "super::written::short_pair")]
+    pub translate: [f64; 2],
     /// Factor by which sides become longer.
     #[serde(default = "one")]
     pub scale: f64,
@@ -78,7 +78,7 @@ impl Affine {
     pub const fn new() -> Self {
         Self {
             degrees: 0.0,
-            translate: [0; 2],
+            translate: [0.0; 2],
             scale: 1.0,
             shear: [0.0; 2],
             interpolation: Interpolation::Nearest,
@@ -90,8 +90,6 @@ impl Affine {
     setters! {
         /// Clockwise angle, any finite value.
         degrees: f64,
-        /// Move to the right and down, in pixels.
-        translate: [i32; 2],
         /// Factor by which sides become longer.
         scale: f64,
         /// Angles in degrees by which columns lean and rows fall, -89 to 89.
@@ -105,6 +103,12 @@ impl Affine {
         center: [f64; 2] => Some,
     }
 
+    /// Move to the right and down, in pixels.
+    #[must_use]
+    pub fn translate<T: Into<f64>>(self, translate: [T; 2]) -> Self {
+        Self { translate: translate.map(Into::into), ..self }
+    }
+
     pub(super) fn examples(size: Size) -> Vec<Self> {
         let (width, height) = (f64::from(size.width), f64::from(size.height));
         let free = Self::new().degrees(-31.0).translate([3, -2]).scale(1.3).shear([12.0, -7.0]).fill([7, 130, 255]);
@@ -115,6 +119,7 @@ impl Affine {
             Self::new().shear([-16.7, 0.0]).center([0.0; 2]),
             Self::new().shear([0.0, 16.7]).center([0.0; 2]).fill([9, 8, 7]),
             Self::new().translate([size.width as i32 / 3, -1]),
+            Self::new().translate([1.25, -0.5]).interpolation(Interpolation::Bilinear),
             Self::new().scale(0.6).fill([1, 2, 3]),
         ]
     }
@@ -122,7 +127,7 @@ impl Affine {
     /// The map from the result to an image of size `input`: the inverse of the operation, as torchvision computes it.
     fn matrix(&self, input: Size) -> [f64; 6] {
         let [cx, cy] = self.center.unwrap_or([f64::from(input.width) * 0.5, f64::from(input.height) * 0.5]);
-        let [tx, ty] = self.translate.map(f64::from);
+        let [tx, ty] = self.translate;
         let (turn, [lean, fall]) = (radians(self.degrees), self.shear.map(radians));
         let (cos, sin) = (libm::cos(turn - fall), libm::sin(turn - fall));
         let a = cos / libm::cos(fall);
@@ -139,7 +144,7 @@ impl Affine {
     /// unless one is given.
     pub(super) fn map_of_points(&self, input: Size, center: Option<[f64; 2]>) -> [f64; 6] {
         let [cx, cy] = center.unwrap_or([f64::from(input.width) * 0.5, f64::from(input.height) * 0.5]);
-        let [tx, ty] = self.translate.map(f64::from);
+        let [tx, ty] = self.translate;
         let (turn, [lean, fall]) = (radians(self.degrees), self.shear.map(radians));
         let a = libm::cos(turn - fall) / libm::cos(fall);
         let b = -(a * libm::tan(lean) + libm::sin(turn));
@@ -160,7 +165,7 @@ impl Operation for Affine {
         if !self.degrees.is_finite() {
             return Err(Error::parameter(Self::NAME, "degrees", "a finite number", self.degrees));
         }
-        point(Self::NAME, "translate", self.translate.map(f64::from))?;
+        point(Self::NAME, "translate", self.translate)?;
         if !(1.0 / MAX_SCALE..=MAX_SCALE).contains(&self.scale) {
             let expected = format!("1/{MAX_SCALE} to {MAX_SCALE}");
             return Err(Error::parameter(Self::NAME, "scale", expected, self.scale));
@@ -182,10 +187,11 @@ impl Operation for Affine {
 
     fn primitive(&self, input: Size) -> Primitive<'_> {
         let (matrix, fill, [x, y]) = (self.matrix(input), self.fill, self.translate);
-        // Without rotation, scaling and shear, the image moves by whole pixels.
-        if matrix != [1.0, 0.0, -f64::from(x), 0.0, 1.0, -f64::from(y)] {
+        // Without rotation, scaling and shear, the image may move by whole pixels.
+        if matrix != [1.0, 0.0, -x, 0.0, 1.0, -y] || [x.fract(), y.fract()] != [0.0; 2] {
             return Primitive::Affine(AffineWarp { matrix, interpolation: self.interpolation, fill });
         }
+        let [x, y] = [x, y].map(|pixels| pixels as i32);
         if [x, y] == [0, 0] { Primitive::Identity } else { Primitive::Crop { x: -x, y: -y, fill } }
     }
 
@@ -312,7 +318,7 @@ impl RandomTransform for RandomAffine {
             let most = part * f64::from(side);
             rng.uniform(-most, most).round_ties_even() as i32
         };
-        let translate = [pixels(self.translate[0], image.width), pixels(self.translate[1], image.height)];
+        let translate = [pixels(self.translate[0], image.width), pixels(self.translate[1], image.height)].map(f64::from);
         let scale = uniform(&self.scale, rng);
         let shear = [uniform(&self.shear_x, rng), uniform(&self.shear_y, rng)];
         let interpolation = self.interpolation.draw(rng);

@@ -4,8 +4,8 @@ use super::transform::{Tagged, Transform};
 use crate::error::{Error, Result};
 use crate::os::file;
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Number, Value};
 use std::path::Path;
 
 /// Largest file of transforms, in bytes.
@@ -32,6 +32,15 @@ impl<'de> Deserialize<'de> for Transform {
             Some(other) => Err(D::Error::custom(format_args!("{name}: as: expected a name, got {other}"))),
         }
     }
+}
+
+/// Writes two numbers, without a point if they are whole.
+pub(super) fn short_pair<S: Serializer>(pair: &[f64; 2], to: S) -> Result<S::Ok, S::Error> {
+    pair.map(|number| match number as i32 {
+        whole if f64::from(whole) == number => Number::from(whole),
+        _ => Number::from_f64(number).unwrap_or_else(|| Number::from(0)),
+    })
+    .serialize(to)
 }
 
 /// Reads a list. Errors name the item.

@@ -71,6 +71,14 @@ def channels_of(inpt: Any) -> int:
     raise TypeError(f"{type(inpt).__name__} has no channels")
 
 
+def most_of(image: Any) -> float:
+    """The value that stands for white: the largest of a type, and 1 for floating-point numbers."""
+    if kind_of(image) == "pil":
+        return 255
+    name = str(image.dtype).removeprefix("torch.")
+    return {"uint8": 255, "uint16": 65535, "bool": 1}.get(name, 1 if "float" in name else 2**31 - 1)
+
+
 @functools.lru_cache(maxsize=1024)
 def _native(written: str) -> Any:
     """The native form of an operation. That of the same operation is made once."""
@@ -144,10 +152,11 @@ def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) 
     channels = 1 if is_mask else plain.shape[-3]
     size = native.output_size(height, width) if height and width else (height, width)
     shape = (*lead, *size) if is_mask else (*lead, channels, *size)
-    if plain.ndim == 4 and not is_mask and _is_channels_last(plain):
-        made = torch.empty(shape, dtype=plain.dtype, memory_format=torch.channels_last)
-    else:
+    if is_mask or plain.is_contiguous() or plain.stride(-3) != 1:
         made = torch.empty(shape, dtype=plain.dtype)
+    else:
+        # The input's channels lie next to each other, so the result's do.
+        made = torch.empty((*lead, *size, channels), dtype=plain.dtype).movedim(-1, -3)
     if plain.numel():
         _fill_tensor(plain, made, native, channels, copies, fills)
     return wrapped(made, tensor)
@@ -170,6 +179,12 @@ def _fill_tensor(plain: Any, made: Any, native: Any, channels: int, copies: bool
         return
     if name == "bool":
         _run(native, _images(plain.view(torch.uint8), channels), _images(made.view(torch.uint8), channels), True)
+        return
+    if name in ("float16", "bfloat16"):
+        source = plain.float()
+        target = torch.empty(made.shape)
+        _run(native, _images(source, channels), _images(target, channels), True)
+        made.copy_(target)
         return
     _check_copies(name, copies, fills)
     if plain.element_size() == 8:
@@ -203,12 +218,6 @@ def _images(tensor: Any, channels: int) -> Any:
     """A tensor's memory as an array [N, C, H, W]."""
     height, width = tensor.shape[-2:]
     return tensor.numpy().reshape(-1, channels, height, width)
-
-
-def _is_channels_last(tensor: Any) -> bool:
-    import torch
-
-    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
 
 
 def _run(native: Any, source: Any, target: Any, channels_first: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ._arguments import shown
 from ._errors import ParameterError, UnsupportedError
-from ._kinds import apply, channels_of, checked_fill, kind, kind_of, size_of, wrapped
+from ._kinds import apply, channels_of, checked_fill, kind, kind_of, most_of, size_of, wrapped
 
 __all__ = [
     "adjust_brightness",
@@ -288,8 +288,8 @@ def pad(inpt: Any, padding: int | Sequence[int], fill: Any = None, padding_mode:
     if padding_mode != "constant" and kind_of(inpt) in ("boxes", "points"):
         # What such padding repeats has no boxes.
         raise ValueError(f"Padding mode '{padding_mode}' is not supported with bounding boxes")
-    if padding_mode in ("edge", "reflect", "symmetric") and kind(inpt) == "mask" and fill not in (None, 0):
-        raise ValueError(f"Padding mode '{padding_mode}' is not supported with a fill")
+    if kind(inpt) == "mask" and isinstance(fill, (list, tuple)):
+        raise ValueError("Non-scalar fill value is not supported")
     color = checked_fill(fill, inpt)
     height, width = size_of(inpt)
     if min(left, top, right, bottom) < 0:
@@ -365,7 +365,7 @@ def gaussian_blur(inpt: Any, kernel_size: int | Sequence[int], sigma: float | Se
             raise ValueError(f"If sigma is a sequence, its length should be 2. Got {len(sigma)}")
         deviations = [float(s) for s in sigma]
     else:
-        raise TypeError(f"sigma should be either int, float or sequence of floats, but got {type(sigma)}")
+        raise TypeError(f"sigma should be either float or sequence of floats, got {shown(sigma)}")
     if any(s <= 0 for s in deviations):
         raise ValueError(f"sigma should have positive values. Got {deviations}")
     if len(set(kernel)) > 1 or len(set(deviations)) > 1:
@@ -374,8 +374,25 @@ def gaussian_blur(inpt: Any, kernel_size: int | Sequence[int], sigma: float | Se
 
 
 def gaussian_noise(inpt: Any, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Any:
-    """Not done: the operation `gaussian_noise` has its own generator."""
-    raise UnsupportedError("noise of torch's generator is not supported: use warpfeed.transforms.GaussianNoise in a loader")
+    """Adds normally distributed noise of torch's generator to a tensor. Its numbers are for values of 0 to 1."""
+    found = kind_of(inpt)
+    if found in ("mask", "boxes", "points"):
+        return inpt
+    if found != "tensor":
+        raise UnsupportedError("noise of torch's generator is for tensors: use to_image, or a tensor")
+    import torch
+
+    if sigma < 0:
+        raise ValueError(f"sigma shouldn't be negative. Got {sigma}")
+    plain = inpt.as_subclass(torch.Tensor)
+    if plain.is_floating_point():
+        made = plain + mean + torch.randn_like(plain) * sigma
+        return wrapped(made.clamp_(0, 1) if clip else made, inpt)
+    if plain.dtype != torch.uint8:
+        raise ValueError(f"Input tensor is expected to be in uint8 or float dtype, got dtype={plain.dtype}")
+    noise = (mean * 255 + torch.randn_like(plain, dtype=torch.float32) * (sigma * 255)).to(torch.int16)
+    made = plain.to(torch.int16) + noise
+    return wrapped((made.clamp_(0, 255) if clip else made).to(torch.uint8), inpt)
 
 
 def _colors(inpt: Any, op: dict[str, Any]) -> Any:
@@ -431,8 +448,8 @@ def adjust_gamma(inpt: Any, gamma: float, gain: float = 1) -> Any:
 
 def posterize(inpt: Any, bits: int) -> Any:
     """Keeps the high bits of each value."""
-    if not 0 <= bits <= 8:
-        raise ValueError(f"bits should be 0 to 8, got {bits}")
+    if not isinstance(bits, int) or not 0 <= bits <= 8:
+        raise TypeError(f"bits must be a positive integer in the range [0, 8], got {bits} instead.")
     if bits == 8:
         return inpt
     return _colors(inpt, {"op": "posterize", "bits": int(bits)})
@@ -440,6 +457,8 @@ def posterize(inpt: Any, bits: int) -> Any:
 
 def solarize(inpt: Any, threshold: float) -> Any:
     """Inverts all values from a threshold on."""
+    if kind(inpt) in ("tensor", "array", "pil") and threshold > most_of(inpt):
+        raise TypeError(f"Threshold should be less or equal the maximum value of the dtype, but got {threshold}")
     return _colors(inpt, {"op": "solarize", "threshold": threshold})
 
 
@@ -495,7 +514,7 @@ def rgb_to_grayscale(inpt: Any, num_output_channels: int = 1) -> Any:
     if num_output_channels == 1:
         return wrapped(plain[..., :1, :, :].clone(), inpt)
     if plain.shape[-3] == 1:
-        plain = plain.expand(*plain.shape[:-3], 3, *plain.shape[-2:])
+        plain = plain.expand(*plain.shape[:-3], 3, *plain.shape[-2:]).clone(memory_format=torch.contiguous_format)
     return wrapped(plain, inpt)
 
 
@@ -523,7 +542,7 @@ def normalize(inpt: Any, mean: Sequence[float], std: Sequence[float], inplace: b
     own = {"dtype": plain.dtype, "device": plain.device}
     means, deviations = (torch.as_tensor(value, **own) for value in (mean, std))
     if (deviations == 0).any():
-        raise ValueError(f"std evaluated to zero after conversion to {plain.dtype}, leading to division by zero.")
+        raise ValueError("std evaluated to zero, leading to division by zero.")
     means, deviations = (value.view(-1, 1, 1) if value.ndim == 1 else value for value in (means, deviations))
     made = plain.sub_(means) if inplace else plain.sub(means)
     made = made.div_(deviations)
