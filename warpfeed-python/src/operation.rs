@@ -5,12 +5,12 @@ use crate::error::raise;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use warpfeed::Result;
 use warpfeed::fields::{BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, PointConvention};
 use warpfeed::image::Size;
 use warpfeed::image::planes::Value;
 use warpfeed::ops::Op;
 use warpfeed::transforms::{Transforms, View, ViewMut};
-use warpfeed::Result;
 
 /// Rows after an operation, and the height and width of the image that they are of.
 type Moved<const N: usize> = (Vec<[f32; N]>, (u32, u32));
@@ -105,8 +105,8 @@ impl Operation {
         out: &Bound<'_, PyAny>,
         channels_first: bool,
     ) -> PyResult<()> {
-        let mut out = PyBuffer::<T>::get(out)
-            .map_err(|_| PyTypeError::new_err("the output must have the type of the images"))?;
+        let mut out =
+            PyBuffer::<T>::get(out).map_err(|_| PyTypeError::new_err("the output must have the type of the images"))?;
         if out.readonly() {
             return Err(PyValueError::new_err("the output must be writable"));
         }
@@ -149,7 +149,8 @@ impl Images {
     /// # Errors
     /// `ValueError` for an array that has not four dimensions, that is empty or huge, or whose strides are negative.
     fn of<T: Element>(buffer: &PyBuffer<T>, channels_first: bool) -> PyResult<Self> {
-        let wrong = || PyValueError::new_err("images must be a non-empty array of four dimensions and positive strides");
+        let wrong =
+            || PyValueError::new_err("images must be a non-empty array of four dimensions and positive strides");
         let (&[number, a, b, c], strides) = (buffer.shape(), buffer.strides()) else { return Err(wrong()) };
         let mut steps = [0; 4];
         let mut len = 1_usize;

@@ -53,10 +53,10 @@ def size_of(inpt: Any) -> tuple[int, int]:
     if found == "pil":
         return inpt.height, inpt.width
     if found == "array":
-        return inpt.shape[:2]
+        return inpt.shape[0], inpt.shape[1]
     if found in ("boxes", "points"):
-        return tuple(inpt.canvas_size)
-    return tuple(inpt.shape[-2:])
+        return inpt.canvas_size[0], inpt.canvas_size[1]
+    return inpt.shape[-2], inpt.shape[-1]
 
 
 def channels_of(inpt: Any) -> int:
@@ -65,9 +65,9 @@ def channels_of(inpt: Any) -> int:
     if found == "pil":
         return len(inpt.getbands())
     if found == "array":
-        return 1 if inpt.ndim == 2 else inpt.shape[2]
+        return 1 if inpt.ndim == 2 else int(inpt.shape[2])
     if found == "tensor":
-        return inpt.shape[-3]
+        return int(inpt.shape[-3])
     raise TypeError(f"{type(inpt).__name__} has no channels")
 
 
@@ -142,8 +142,8 @@ def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) 
     plain = tensor.as_subclass(torch.Tensor)
     inner = 2 if is_mask else 3
     if plain.ndim < inner:
-        shape = "[..., H, W]" if is_mask else "[..., C, H, W]"
-        raise TypeError(f"a tensor must be {shape}, got the shape {list(plain.shape)}")
+        form = "[..., H, W]" if is_mask else "[..., C, H, W]"
+        raise TypeError(f"a tensor must be {form}, got the shape {list(plain.shape)}")
     if plain.device.type != "cpu":
         raise UnsupportedError(f"tensors on {plain.device} are not supported: use .cpu()")
     if plain.requires_grad:
@@ -271,7 +271,8 @@ def checked_fill(fill: Any, inpt: Any) -> Any:
     if kind(inpt) in ("boxes", "points"):
         return 0
     if len(values) > 1 and kind(inpt) != "mask" and len(values) != channels_of(inpt):
-        raise ParameterError(f"fill must be a number, or one for each of {channels_of(inpt)} channels, got {shown(fill)}")
+        raise ParameterError(
+            f"fill must be a number, or one for each of {channels_of(inpt)} channels, got {shown(fill)}"
+        )
     values = [int(v) if v == int(v) else v for v in values]
     return values[0] if len(values) == 1 else values
-

@@ -224,22 +224,36 @@ def perspective(
     fill: Any = None,
     coefficients: Sequence[float] | None = None,
 ) -> Any:
-    """Moves four points (x, y) of the image to four others."""
+    """Moves four points (x, y) of the image to four others; or takes pixel (x, y) from ((a x + b y + c) / (g x + h y + 1),
+    (d x + e y + f) / (g x + h y + 1)) by the coefficients a to h."""
     if coefficients is not None:
         if startpoints is not None and endpoints is not None:
             raise ValueError("The startpoints/endpoints and the coefficients shouldn't be defined concurrently.")
         if len(coefficients) != 8:
             raise ValueError("Argument coefficients should have 8 float values")
-        raise UnsupportedError("perspective by coefficients is not supported: give startpoints and endpoints")
-    if startpoints is None or endpoints is None:
+        end, start = _points_of(coefficients)
+    elif startpoints is None or endpoints is None:
         raise ValueError("Either the startpoints/endpoints or the coefficients must have non `None` values.")
+    else:
+        start, end = ([[float(x), float(y)] for x, y in points] for points in (startpoints, endpoints))
     how = _filter(interpolation, inpt, of="perspective", allowed=_MAPS)
-    points = {
-        name: [[float(x), float(y)] for x, y in value]
-        for name, value in (("startpoints", startpoints), ("endpoints", endpoints))
-    }
-    op = {"op": "perspective", "interpolation": how, "fill": checked_fill(fill, inpt), **points}
+    op: dict[str, Any] = {"op": "perspective", "startpoints": start, "endpoints": end, "interpolation": how}
+    op["fill"] = checked_fill(fill, inpt)
     return apply(inpt, op, copies=how == "nearest", fills=op["fill"] != 0)
+
+
+def _points_of(coefficients: Sequence[float]) -> tuple[list[list[float]], list[list[float]]]:
+    """Four points of a result, and the points of the image that a map by eight coefficients takes them from."""
+    a, b, c, d, e, f, g, h = (float(value) for value in coefficients)
+    square = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]
+    divisors = [g * x + h * y + 1.0 for x, y in square]
+    if any(divisor == 0.0 for divisor in divisors):
+        raise UnsupportedError("coefficients that move the first pixel to infinity are not supported: give four points")
+    points = [
+        [(a * x + b * y + c) / divisor, (d * x + e * y + f) / divisor]
+        for (x, y), divisor in zip(square, divisors, strict=True)
+    ]
+    return square, points
 
 
 def elastic(inpt: Any, displacement: Any, interpolation: Any = "bilinear", fill: Any = None) -> Any:
@@ -311,7 +325,7 @@ def five_crop(inpt: Any, size: int | Sequence[int]) -> tuple[Any, Any, Any, Any,
         raise ValueError(f"Requested crop size {(crop_height, crop_width)} is bigger than input size {(height, width)}")
     right, bottom = width - crop_width, height - crop_height
     corners = [crop(inpt, top, left, crop_height, crop_width) for top in (0, bottom) for left in (0, right)]
-    return (*corners, center_crop(inpt, [crop_height, crop_width]))  # type: ignore[return-value]
+    return (*corners, center_crop(inpt, [crop_height, crop_width]))
 
 
 def ten_crop(inpt: Any, size: int | Sequence[int], vertical_flip: bool = False) -> tuple[Any, ...]:
@@ -575,8 +589,10 @@ def _scaled(plain: Any, dtype: Any) -> Any:
     if is_float and to_float:
         return plain.to(dtype)
     if is_float:
-        if plain.dtype == torch.float32 and dtype in (torch.int32, torch.int64) or (
-            plain.dtype == torch.float64 and dtype == torch.int64
+        if (
+            plain.dtype == torch.float32
+            and dtype in (torch.int32, torch.int64)
+            or (plain.dtype == torch.float64 and dtype == torch.int64)
         ):
             raise RuntimeError(f"The conversion from {plain.dtype} to {dtype} cannot be performed safely.")
         # Each value of the new type gets an equal share of 0 to 1.

@@ -1,0 +1,226 @@
+"""warpfeed.functional, against Pillow, and against torchvision where that is installed."""
+
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy
+import pytest
+
+import warpfeed.functional as F
+
+PIL = pytest.importorskip("PIL.Image")
+
+
+def pixels(height=47, width=61, channels=3, dtype=numpy.uint8):
+    y, x, c = numpy.meshgrid(*map(numpy.arange, (height, width, channels)), indexing="ij")
+    values = (x * 7919 + y * 104_729 + c * 40_503 + x * y * (c + 3)) % 65_521
+    if dtype == numpy.float32:
+        return (values / 65_521).astype(dtype)
+    return (values % (1 << 8 * numpy.dtype(dtype).itemsize)).astype(dtype)
+
+
+OPS = {
+    "horizontal_flip": (),
+    "vertical_flip": (),
+    "resize": ([30, 40],),
+    "rotate": (30,),
+    "affine": (20, [3, -4], 1.2, [5, 3]),
+    "perspective": ([[0, 0], [60, 0], [60, 46], [0, 46]], [[3, 2], [55, 4], [58, 40], [1, 44]]),
+    "crop": (-3, 4, 20, 60),
+    "center_crop": ([20, 33],),
+    "resized_crop": (5, 6, 30, 40, [20, 25]),
+    "pad": ([1, 2, 3, 4],),
+    "gaussian_blur": (5, 1.3),
+    "adjust_brightness": (1.3,),
+    "adjust_contrast": (0.7,),
+    "adjust_saturation": (1.6,),
+    "adjust_hue": (0.2,),
+    "adjust_sharpness": (2.0,),
+    "adjust_gamma": (0.6,),
+    "posterize": (3,),
+    "solarize": (100,),
+    "invert": (),
+    "equalize": (),
+    "autocontrast": (),
+    "jpeg": (60,),
+    "permute_channels": ([2, 0, 1],),
+    "rgb_to_grayscale": (3,),
+}
+# Of 8 bits and three channels alone.
+COLORS = {
+    "adjust_contrast",
+    "adjust_saturation",
+    "adjust_hue",
+    "adjust_sharpness",
+    "equalize",
+    "autocontrast",
+    "jpeg",
+    "rgb_to_grayscale",
+    "perspective",
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_all_types_of_images_have_the_same_values(name):
+    array, run = pixels(), lambda image: getattr(F, name)(image, *OPS[name])
+    before = array.copy()
+    want = run(array)
+    assert want.dtype == numpy.uint8 and numpy.array_equal(array, before)
+    assert numpy.array_equal(numpy.asarray(run(PIL.fromarray(array))), want)
+    wide = numpy.zeros((94, 130, 3), numpy.uint8)
+    wide[::2, 5:66] = array
+    assert numpy.array_equal(run(wide[::2, 5:66]), want)
+    assert numpy.array_equal(run(wide[::-1][1::2, 5:66][::-1]), want)
+    torch = pytest.importorskip("torch")
+    planes = torch.from_numpy(array).permute(2, 0, 1)
+    for tensor in (planes, planes.contiguous(), planes[None, None], planes.expand(2, 3, -1, -1, -1)):
+        got = run(tensor)
+        assert got.shape[:-3] == tensor.shape[:-3]
+        for image in got.reshape(-1, *got.shape[-3:]):
+            assert numpy.array_equal(image.permute(1, 2, 0).numpy(), want)
+    last = planes[None].contiguous(memory_format=torch.channels_last)
+    assert run(last).is_contiguous(memory_format=torch.channels_last) or name == "rgb_to_grayscale"
+    assert run(planes.new_empty((0, *planes.shape))).shape[0] == 0
+
+
+def test_values_are_pillows():
+    from PIL import Image, ImageEnhance, ImageOps
+
+    image = PIL.fromarray(pixels())
+    for got, want in (
+        (F.resize(image, [30, 40]), image.resize((40, 30), Image.BILINEAR)),
+        (F.resize(image, [30, 40], "lanczos"), image.resize((40, 30), Image.LANCZOS)),
+        (F.resize(image, 20, Image.BICUBIC), image.resize((25, 20), Image.BICUBIC)),
+        (F.rotate(image, 30, fill=9), image.rotate(30, fillcolor=(9, 9, 9))),
+        (F.rotate(image, 30, Image.BILINEAR, expand=True), image.rotate(30, Image.BILINEAR, expand=True)),
+        (F.adjust_brightness(image, 1.3), ImageEnhance.Brightness(image).enhance(1.3)),
+        (F.adjust_contrast(image, 0.4), ImageEnhance.Contrast(image).enhance(0.4)),
+        (F.adjust_saturation(image, 1.7), ImageEnhance.Color(image).enhance(1.7)),
+        (F.adjust_sharpness(image, 2.0), ImageEnhance.Sharpness(image).enhance(2.0)),
+        (F.posterize(image, 3), ImageOps.posterize(image, 3)),
+        (F.solarize(image, 100), ImageOps.solarize(image, 100)),
+        (F.equalize(image), ImageOps.equalize(image)),
+        (F.rgb_to_grayscale(image), image.convert("L")),
+        (F.pad(image, [1, 2, 3, 4], fill=[9, 8, 7]), ImageOps.expand(image, (1, 2, 3, 4), (9, 8, 7))),
+        (F.hflip(image.convert("L")), ImageOps.mirror(image.convert("L"))),
+        (F.rotate(image.convert("L"), 77, fill=200), image.convert("L").rotate(77, fillcolor=200)),
+    ):
+        assert got.mode == want.mode and numpy.array_equal(numpy.asarray(got), numpy.asarray(want))
+
+
+@pytest.mark.parametrize("dtype", [numpy.uint8, numpy.uint16, numpy.float32])
+@pytest.mark.parametrize("channels", [1, 2, 4, 13])
+def test_channels_are_images_of_their_own(dtype, channels):
+    array = pixels(channels=channels, dtype=dtype)
+    for name, arguments in OPS.items():
+        bytes_alone = name in ("permute_channels", "adjust_gamma") or name in COLORS
+        if bytes_alone or dtype == numpy.float32 and name in ("posterize", "solarize"):
+            continue
+        got = getattr(F, name)(array, *arguments)
+        assert got.dtype == dtype and got.shape[2] == channels, name
+        for channel in range(channels):
+            own = getattr(F, name)(numpy.ascontiguousarray(array[:, :, channel]), *arguments)
+            assert numpy.array_equal(got[:, :, channel], own), name
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "int16", "float16", "int32", "int64", "float64"])
+def test_values_of_any_type_are_copied(dtype):
+    array = (pixels(dtype=numpy.uint16).astype(numpy.int64) - 30_000).astype(dtype)
+    assert numpy.array_equal(F.hflip(array), array[:, ::-1])
+    assert numpy.array_equal(F.crop(array, 5, 6, 20, 30), array[5:25, 6:36])
+    assert numpy.array_equal(
+        F.pad(array, [2, 3], padding_mode="reflect"), numpy.pad(array, ((3, 3), (2, 2), (0, 0)), "reflect")
+    )
+    with pytest.raises(NotImplementedError, match=f"values of {dtype} are not supported"):
+        F.adjust_brightness(array, 0.5)
+    with pytest.raises(NotImplementedError, match=f"a fill among values of {dtype}"):
+        F.pad(array, 2, fill=7)
+
+
+def test_nothing_to_do_gives_the_input():
+    array = pixels()
+    assert F.resize(array, [47, 61]) is array and F.posterize(array, 8) is array and F.grayscale_to_rgb(array) is array
+
+
+def test_parts_of_a_pixel_and_coefficients():
+    from PIL import Image
+
+    image = PIL.fromarray(pixels())
+    want = image.transform(image.size, Image.AFFINE, (1, 0, -2.25, 0, 1, 1.5), Image.BILINEAR)
+    got = F.affine(image, 0, [2.25, -1.5], 1.0, 0, Image.BILINEAR)
+    assert numpy.array_equal(numpy.asarray(got), numpy.asarray(want))
+    start, end = OPS["perspective"]
+    rows = []
+    for (x, y), (u, v) in zip(end, start, strict=True):
+        rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
+    coefficients = numpy.linalg.solve(numpy.array(rows, float), numpy.array(start, float).ravel())
+    got = F.perspective(image, None, None, coefficients=coefficients.tolist())
+    assert numpy.array_equal(numpy.asarray(got), numpy.asarray(F.perspective(image, start, end)))
+
+
+def test_what_is_wrong_is_said():
+    array = pixels()
+    for error, text, call in (
+        (TypeError, "inpt must be a PIL image", lambda: F.hflip("photo.jpg")),
+        (TypeError, r"an array must be \[H, W, C\] or \[H, W\]", lambda: F.hflip(array[None])),
+        (NotImplementedError, "mode CMYK.*convert", lambda: F.hflip(PIL.fromarray(array).convert("CMYK"))),
+        (NotImplementedError, "values of float64", lambda: F.resize(array / 1.0, 20)),
+        (NotImplementedError, "another byte order", lambda: F.hflip(array.astype(">u2"))),
+        (ValueError, "interpolation must be one of", lambda: F.resize(array, 20, "cubic")),
+        (NotImplementedError, "rotate with the filter lanczos", lambda: F.rotate(array, 5, "lanczos")),
+        (ValueError, "one for each of 3 channels", lambda: F.pad(array, 1, fill=[1, 2])),
+        (ValueError, "not in", lambda: F.adjust_hue(array, 0.7)),
+        (ValueError, "bigger than input", lambda: F.five_crop(array, 90)),
+        (NotImplementedError, "elastic with a displacement", lambda: F.elastic(array, None)),
+        (ValueError, "size", lambda: F.resize(array, 0)),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+
+
+def test_threads_and_imports():
+    array = pixels()
+    want, wrong = F.rotate(array, 20), []
+
+    def work():
+        for _ in range(30):
+            wrong.append(not numpy.array_equal(F.rotate(array, 20), want))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(wrong) == 240 and not any(wrong)
+    assert pickle.loads(pickle.dumps(F.hflip)) is F.hflip
+    loaded = "import sys, warpfeed.functional; print([m for m in ('numpy', 'torch', 'PIL') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_masks_boxes_and_points_are_torchvisions():
+    torch = pytest.importorskip("torch")
+    tv = pytest.importorskip("torchvision.tv_tensors")
+    import torchvision.transforms.v2.functional as T
+
+    torch.manual_seed(1)
+    boxes = tv.BoundingBoxes(torch.tensor([[3.0, 4, 30, 40], [20, 10, 60, 46]]), format="XYXY", canvas_size=(47, 61))
+    points = tv.KeyPoints(torch.rand(5, 2) * 40, canvas_size=(47, 61))
+    mask = tv.Mask(torch.randint(0, 300, (2, 47, 61)))
+    for name in ("horizontal_flip", "vertical_flip", "resize", "rotate", "affine", "perspective", "crop", "pad"):
+        for inpt in (boxes, points, mask):
+            got, want = (getattr(library, name)(inpt, *OPS[name]) for library in (F, T))
+            assert type(got) is type(want) and got.dtype == want.dtype
+            assert getattr(got, "canvas_size", None) == getattr(want, "canvas_size", None), name
+            if inpt is not mask:
+                assert torch.allclose(got.as_subclass(torch.Tensor), want.as_subclass(torch.Tensor), atol=1e-3), name
+            elif name != "resize":
+                # torchvision's values of tensors are not those of its PIL images; here they are.
+                assert (got != want).float().mean() < 0.03, name
+    assert F.gaussian_blur(boxes, 3) is boxes and F.adjust_hue(mask, 0.1) is mask
+    filled = F.rotate(mask, 20, fill=255)
+    image = PIL.fromarray((mask[0] % 256).numpy().astype(numpy.uint8))
+    assert numpy.array_equal(filled[0].numpy() % 256, numpy.asarray(image.rotate(20, fillcolor=255)))
+    assert filled.dtype == torch.int64
+    rotated = tv.BoundingBoxes(torch.rand(2, 5), format="CXCYWHR", canvas_size=(47, 61))
+    with pytest.raises(NotImplementedError, match="rotated boxes"):
+        F.hflip(rotated)
