@@ -231,6 +231,8 @@ def perspective(
             raise ValueError("The startpoints/endpoints and the coefficients shouldn't be defined concurrently.")
         if len(coefficients) != 8:
             raise ValueError("Argument coefficients should have 8 float values")
+        if kind_of(inpt) in ("boxes", "points") and not _turns_back(coefficients):
+            raise RuntimeError(f"the map of {list(coefficients)} has no inverse: Denominator is zero")
         end, start = _points_of(coefficients)
     elif startpoints is None or endpoints is None:
         raise ValueError("Either the startpoints/endpoints or the coefficients must have non `None` values.")
@@ -240,6 +242,12 @@ def perspective(
     op: dict[str, Any] = {"op": "perspective", "startpoints": start, "endpoints": end, "interpolation": how}
     op["fill"] = checked_fill(fill, inpt)
     return apply(inpt, op, copies=how == "nearest", fills=op["fill"] != 0)
+
+
+def _turns_back(coefficients: Sequence[float]) -> bool:
+    """Whether the map by these coefficients has an inverse as torchvision computes it."""
+    a, b, _, d, e, _, _, _ = coefficients
+    return a * e - b * d != 0
 
 
 def _points_of(coefficients: Sequence[float]) -> tuple[list[list[float]], list[list[float]]]:

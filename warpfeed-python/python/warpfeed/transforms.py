@@ -764,7 +764,7 @@ class Affine(Written):
     interpolation: Interpolation = "nearest"
     scale: float = 1.0
     shear: tuple[float, float] = (0.0, 0.0)
-    translate: tuple[int, int] = (0, 0)
+    translate: tuple[float, float] = (0, 0)
     center: Point | None = None
 
 
