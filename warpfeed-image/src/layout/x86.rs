@@ -8,44 +8,52 @@ use std::arch::x86_64::*;
 /// `rgb` has three bytes for each pixel of `to`.
 pub(super) fn triples_to_pixels(rgb: &[u8], to: &mut [Pixel]) -> usize {
     debug_assert_eq!(rgb.len(), 3 * to.len());
-    // SAFETY: the processor has the instructions, and the lengths are the functions'.
-    match (has_avx512(), has_avx2()) {
-        (true, _) => unsafe { triples_to_pixels_512(rgb, to) },
-        (_, true) => unsafe { triples_to_pixels_256(rgb, to) },
-        _ => 0,
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => triples_to_pixels_512(rgb, to),
+            (_, true) => triples_to_pixels_256(rgb, to),
+            _ => 0,
+        }
     }
 }
 
 /// `to` has three bytes for each pixel.
 pub(super) fn pixels_to_triples(pixels: &[Pixel], to: &mut [u8]) -> usize {
     debug_assert_eq!(to.len(), 3 * pixels.len());
-    // SAFETY: the processor has the instructions, and the lengths are the functions'.
-    match (has_avx512(), has_avx2()) {
-        (true, _) => unsafe { pixels_to_triples_512(pixels, to) },
-        (_, true) => unsafe { pixels_to_triples_256(pixels, to) },
-        _ => 0,
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => pixels_to_triples_512(pixels, to),
+            (_, true) => pixels_to_triples_256(pixels, to),
+            _ => 0,
+        }
     }
 }
 
 /// The planes are as long as `to`.
 pub(super) fn planes_to_pixels(planes: [&[u8]; 3], to: &mut [Pixel]) -> usize {
     debug_assert!(planes.iter().all(|plane| plane.len() == to.len()));
-    // SAFETY: the processor has the instructions, and the lengths are the functions'.
-    match (has_avx512(), has_avx2()) {
-        (true, _) => unsafe { planes_to_pixels_512(planes, to) },
-        (_, true) => unsafe { planes_to_pixels_256(planes, to) },
-        _ => 0,
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => planes_to_pixels_512(planes, to),
+            (_, true) => planes_to_pixels_256(planes, to),
+            _ => 0,
+        }
     }
 }
 
 /// The planes, at most four, are as long as `pixels`.
 pub(super) fn pixels_to_planes<const N: usize>(pixels: &[Pixel], planes: &mut [&mut [u8]; N]) -> usize {
     debug_assert!(N <= 4 && planes.iter().all(|plane| plane.len() == pixels.len()));
-    // SAFETY: the processor has the instructions, and the lengths are the functions'.
-    match (has_avx512(), has_avx2()) {
-        (true, _) => unsafe { pixels_to_planes_512(pixels, planes) },
-        (_, true) => unsafe { pixels_to_planes_256(pixels, planes) },
-        _ => 0,
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => pixels_to_planes_512(pixels, planes),
+            (_, true) => pixels_to_planes_256(pixels, planes),
+            _ => 0,
+        }
     }
 }
 
