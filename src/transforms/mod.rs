@@ -2,7 +2,7 @@
 //!
 //! [`Transforms`] draws for a [`Key`] what a pipeline with the same list draws for that seed, epoch and sample, and gives
 //! its bytes and fields. [`Op::apply`], [`Op::apply_to`] and [`Op::apply_in_place`] run one operation. Pixels are an
-//! [`Image`](crate::image::Image), or any memory of the caller's ([`View`], [`ViewMut`]).
+//! [`Image`], or any memory of the caller's ([`View`], [`ViewMut`]).
 //!
 //! Nothing starts threads unless asked to. Calls from several threads do not wait for each other.
 
