@@ -2,7 +2,7 @@
 //!
 //! [`Transforms`] draws for a [`Key`] what a pipeline with the same list draws for that seed, epoch and sample, and gives
 //! its bytes and fields. [`Op::apply`], [`Op::apply_to`] and [`Op::apply_in_place`] run one operation. Pixels are an
-//! [`Image`](crate::image::Image), or any memory of the caller's ([`View`], [`ViewMut`]).
+//! [`Image`], or any memory of the caller's ([`View`], [`ViewMut`]).
 //!
 //! Nothing starts threads unless asked to. Calls from several threads do not wait for each other.
 
@@ -164,6 +164,16 @@ impl Transforms {
 
     /// The transforms of a file, [`TransformFile::read`].
     ///
+    /// ```
+    /// use warpfeed::ops::TransformFile;
+    /// use warpfeed::transforms::{Transforms, TransformsOptions};
+    ///
+    /// let text = r#"[{"transform": "random_horizontal_flip", "p": 0.5}, {"op": "center_crop", "width": 8, "height": 8}]"#;
+    /// let file = TransformFile::parse(text, "flip.json")?;
+    /// assert!(Transforms::from_file(file, &TransformsOptions::default()).is_ok());
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The errors of [`with_options`](Self::with_options); [`Error::Unsupported`] for a file with several views.
     pub fn from_file(file: TransformFile, options: &TransformsOptions) -> Result<Self> {
@@ -213,7 +223,7 @@ impl Transforms {
         with_scratch(|_| self.recipe(size, fields, key))
     }
 
-    /// Makes a new image of RGB bytes.
+    /// Makes a new image of RGB bytes. See [`Transforms`] for an example.
     ///
     /// # Errors
     /// The errors of [`draw`](Self::draw) and [`Op::apply`]; [`Error::Parameter`] for a list that normalizes
@@ -289,6 +299,20 @@ impl Transforms {
     }
 
     /// The fields of an image of this size after a recipe.
+    ///
+    /// ```
+    /// use warpfeed::fields::{Fields, KeyPoints};
+    /// use warpfeed::image::Size;
+    /// use warpfeed::ops::random_horizontal_flip;
+    /// use warpfeed::transforms::{Key, Transforms};
+    ///
+    /// let flip = Transforms::new([random_horizontal_flip(1.0)])?;
+    /// let (size, fields) = (Size::new(40, 30), Fields::new().with("keypoints", KeyPoints::of_image(vec![[10.0, 5.0]]))?);
+    /// let recipe = flip.draw(size, &fields, Key::new(1, 0, 0))?;
+    /// let wanted = Fields::new().with("keypoints", KeyPoints::of_image(vec![[30.0, 5.0]]))?;
+    /// assert_eq!(flip.move_fields(&recipe, size, &fields)?, wanted);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Unfit`] for a mask that has not the image's size; [`Error::Unsupported`] for an operation of the caller's

@@ -60,7 +60,7 @@ impl Op {
     }
 
     /// Replaces an image by the operation's result, which has its size. The image is copied first, so a result that
-    /// could not be made leaves it as it was.
+    /// could not be made leaves it as it was. See [`ViewMut`] for an example.
     ///
     /// # Errors
     /// The errors of [`apply_to`](Self::apply_to); [`Error::Parameter`] if the operation changes the image's size;

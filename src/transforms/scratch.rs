@@ -18,7 +18,7 @@ pub(super) struct Scratch {
 }
 
 /// Unused memory of all threads, at most one for each processor.
-static UNUSED: Mutex<Vec<Box<Scratch>>> = Mutex::new(Vec::new());
+static UNUSED: Mutex<Vec<Scratch>> = Mutex::new(Vec::new());
 static MOST: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
 
 /// Runs `work`, which may be the caller's code, with memory of earlier calls.
@@ -43,7 +43,7 @@ pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> Result<T>) -> R
 
 /// Calls `with` with the unused memory. If another thread has it at this moment, or had it when this process was forked,
 /// there is none.
-fn unused<T>(with: impl FnOnce(&mut Vec<Box<Scratch>>) -> T) -> Option<T> {
+fn unused<T>(with: impl FnOnce(&mut Vec<Scratch>) -> T) -> Option<T> {
     match UNUSED.try_lock() {
         Ok(mut unused) => Some(with(&mut unused)),
         Err(TryLockError::Poisoned(unused)) => Some(with(&mut unused.into_inner())),

@@ -111,7 +111,7 @@ impl Form {
         Ok(self)
     }
 
-    /// Checks the number of channels against `allowed`.
+    /// The place of a value.
     pub(super) fn place(&self, x: usize, y: usize, channel: usize) -> usize {
         let Strides { row, column, channel: plane } = self.strides;
         y * row + x * column + channel * plane

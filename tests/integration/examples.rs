@@ -78,6 +78,15 @@ fn train_cnn() {
 }
 
 #[test]
+fn train_own_images() {
+    let text = run("train_own_images");
+    let accuracy: Vec<f64> =
+        text.lines().map(|line| line.split("accuracy ").nth(1).unwrap().parse().unwrap()).collect();
+    assert_eq!(accuracy.len(), 4, "{text}");
+    assert!(accuracy[3] > 0.9, "{text}");
+}
+
+#[test]
 fn train_resume() {
     let [undisturbed, interrupted] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let path = |folder: &tempfile::TempDir| folder.path().to_str().unwrap().to_owned();

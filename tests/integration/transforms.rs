@@ -39,7 +39,8 @@ fn objects(size: Size, index: u64) -> Fields {
         .iter()
         .flat_map(|&[x0, y0, x1, y1]| (0..17).map(move |i| [x0 + (x1 - x0) * i as f32 / 16.0, (y0 + y1) / 2.0]));
     let points = KeyPoints::of_objects(17, points.collect(), vec![2; 51]).unwrap();
-    let plane = |object: u64| (0..size.area_px()).map(|at| u8::from((at + object) % (object + 2) == 0)).collect();
+    let plane =
+        |object: u64| (0..size.area_px()).map(|at| u8::from((at + object).is_multiple_of(object + 2))).collect();
     let masks = Mask::of_objects(size, (0..3).map(plane)).unwrap();
     Fields::new()
         .with("boxes", Boxes::new(BoxFormat::Xyxy, boxes))

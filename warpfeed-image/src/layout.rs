@@ -46,13 +46,13 @@ pub fn planes_to_pixels(planes: [&[u8]; 3], to: &mut [Pixel]) {
 
 /// Copies the first `N` channels of pixels to planes.
 pub fn pixels_to_planes<const N: usize>(pixels: &[Pixel], planes: [&mut [u8]; N]) {
-    for (channel, plane) in planes.into_iter().enumerate() {
-        let len = pixels.len().min(plane.len());
-        let (pixels, plane) = (&pixels[..len], &mut plane[..len]);
-        #[cfg(target_arch = "x86_64")]
-        let done = x86::channel_of(pixels, channel, plane);
-        #[cfg(not(target_arch = "x86_64"))]
-        let done = 0;
+    let len = planes.iter().fold(pixels.len(), |len, plane| len.min(plane.len()));
+    let (pixels, mut planes) = (&pixels[..len], planes.map(|plane| &mut plane[..len]));
+    #[cfg(target_arch = "x86_64")]
+    let done = x86::pixels_to_planes(pixels, &mut planes);
+    #[cfg(not(target_arch = "x86_64"))]
+    let done = 0;
+    for (channel, plane) in planes.iter_mut().enumerate() {
         plane[done..].iter_mut().zip(&pixels[done..]).for_each(|(to, pixel)| *to = pixel[channel]);
     }
 }

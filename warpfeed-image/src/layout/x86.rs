@@ -8,44 +8,52 @@ use std::arch::x86_64::*;
 /// `rgb` has three bytes for each pixel of `to`.
 pub(super) fn triples_to_pixels(rgb: &[u8], to: &mut [Pixel]) -> usize {
     debug_assert_eq!(rgb.len(), 3 * to.len());
-    // SAFETY: the processor has the instructions, and the lengths are the functions'.
-    match (has_avx512(), has_avx2()) {
-        (true, _) => unsafe { triples_to_pixels_512(rgb, to) },
-        (_, true) => unsafe { triples_to_pixels_256(rgb, to) },
-        _ => 0,
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => triples_to_pixels_512(rgb, to),
+            (_, true) => triples_to_pixels_256(rgb, to),
+            _ => 0,
+        }
     }
 }
 
 /// `to` has three bytes for each pixel.
 pub(super) fn pixels_to_triples(pixels: &[Pixel], to: &mut [u8]) -> usize {
     debug_assert_eq!(to.len(), 3 * pixels.len());
-    // SAFETY: the processor has the instructions, and the lengths are the functions'.
-    match (has_avx512(), has_avx2()) {
-        (true, _) => unsafe { pixels_to_triples_512(pixels, to) },
-        (_, true) => unsafe { pixels_to_triples_256(pixels, to) },
-        _ => 0,
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => pixels_to_triples_512(pixels, to),
+            (_, true) => pixels_to_triples_256(pixels, to),
+            _ => 0,
+        }
     }
 }
 
 /// The planes are as long as `to`.
 pub(super) fn planes_to_pixels(planes: [&[u8]; 3], to: &mut [Pixel]) -> usize {
     debug_assert!(planes.iter().all(|plane| plane.len() == to.len()));
-    // SAFETY: the processor has the instructions, and the lengths are the functions'.
-    match (has_avx512(), has_avx2()) {
-        (true, _) => unsafe { planes_to_pixels_512(planes, to) },
-        (_, true) => unsafe { planes_to_pixels_256(planes, to) },
-        _ => 0,
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => planes_to_pixels_512(planes, to),
+            (_, true) => planes_to_pixels_256(planes, to),
+            _ => 0,
+        }
     }
 }
 
-/// Copies one channel. The plane is as long as `pixels`.
-pub(super) fn channel_of(pixels: &[Pixel], channel: usize, plane: &mut [u8]) -> usize {
-    debug_assert!(plane.len() == pixels.len() && channel < 4);
-    // SAFETY: the processor has the instructions, and the lengths are the functions'.
-    match (has_avx512(), has_avx2()) {
-        (true, _) => unsafe { channel_of_512(pixels, channel, plane) },
-        (_, true) => unsafe { channel_of_256(pixels, channel, plane) },
-        _ => 0,
+/// The planes, at most four, are as long as `pixels`.
+pub(super) fn pixels_to_planes<const N: usize>(pixels: &[Pixel], planes: &mut [&mut [u8]; N]) -> usize {
+    debug_assert!(N <= 4 && planes.iter().all(|plane| plane.len() == pixels.len()));
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => pixels_to_planes_512(pixels, planes),
+            (_, true) => pixels_to_planes_256(pixels, planes),
+            _ => 0,
+        }
     }
 }
 
@@ -152,20 +160,25 @@ unsafe fn planes_to_pixels_512(planes: [&[u8]; 3], to: &mut [Pixel]) -> usize {
 }
 
 /// # Safety
-/// `plane` must be as long as `pixels`.
+/// The planes must be as long as `pixels`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn channel_of_512(pixels: &[Pixel], channel: usize, plane: &mut [u8]) -> usize {
-    let shift = _mm_cvtsi32_si128(8 * channel as i32);
-    for (from, to) in pixels.chunks(LANES).zip(plane.chunks_mut(LANES)) {
-        // SAFETY: only the bytes of the pixels in this chunk are read and written.
-        unsafe {
-            let from = _mm512_maskz_loadu_epi8(first(4 * from.len()), from.as_ptr().cast());
-            let bytes = _mm512_cvtepi32_epi8(_mm512_srl_epi32(from, shift));
-            if to.len() == LANES {
-                _mm_storeu_si128(to.as_mut_ptr().cast(), bytes);
-            } else {
-                _mm_mask_storeu_epi8(to.as_mut_ptr().cast(), first(to.len()) as u16, bytes);
+unsafe fn pixels_to_planes_512<const N: usize>(pixels: &[Pixel], planes: &mut [&mut [u8]; N]) -> usize {
+    for (i, from) in pixels.chunks(LANES).enumerate() {
+        let len = from.len();
+        // SAFETY: only the bytes of the pixels in this chunk are read.
+        let mut from = unsafe { _mm512_maskz_loadu_epi8(first(4 * len), from.as_ptr().cast()) };
+        for plane in planes.iter_mut() {
+            let bytes = _mm512_cvtepi32_epi8(from);
+            // SAFETY: only the bytes of the pixels in this chunk are written.
+            unsafe {
+                let to = plane.as_mut_ptr().add(LANES * i);
+                if len == LANES {
+                    _mm_storeu_si128(to.cast(), bytes);
+                } else {
+                    _mm_mask_storeu_epi8(to.cast(), first(len) as u16, bytes);
+                }
             }
+            from = _mm512_srli_epi32::<8>(from);
         }
     }
     pixels.len()
@@ -247,19 +260,22 @@ unsafe fn planes_to_pixels_256(planes: [&[u8]; 3], to: &mut [Pixel]) -> usize {
 }
 
 /// # Safety
-/// `plane` must be as long as `pixels`.
+/// The planes must be as long as `pixels`.
 #[target_feature(enable = "avx2")]
-unsafe fn channel_of_256(pixels: &[Pixel], channel: usize, plane: &mut [u8]) -> usize {
-    let shift = _mm_cvtsi32_si128(8 * channel as i32);
+unsafe fn pixels_to_planes_256<const N: usize>(pixels: &[Pixel], planes: &mut [&mut [u8]; N]) -> usize {
     let low = _mm256_set1_epi32(255);
-    let chunks = plane.as_chunks_mut::<LANES_256>().0;
-    for (from, to) in pixels.as_chunks::<LANES_256>().0.iter().zip(chunks.iter_mut()) {
-        // SAFETY: both chunks have eight pixels.
-        unsafe {
-            let from = _mm256_loadu_si256(from.as_ptr().cast());
-            let values = _mm256_and_si256(_mm256_srl_epi32(from, shift), low);
+    let chunks = pixels.as_chunks::<LANES_256>().0;
+    for (i, from) in chunks.iter().enumerate() {
+        // SAFETY: the chunk is as long as a vector.
+        let mut from = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
+        for plane in planes.iter_mut() {
+            let values = _mm256_and_si256(from, low);
             let halves = _mm_packus_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256::<1>(values));
-            _mm_storel_epi64(to.as_mut_ptr().cast(), _mm_packus_epi16(halves, halves));
+            // SAFETY: the plane has the eight pixels.
+            unsafe {
+                _mm_storel_epi64(plane.as_mut_ptr().add(LANES_256 * i).cast(), _mm_packus_epi16(halves, halves));
+            }
+            from = _mm256_srli_epi32::<8>(from);
         }
     }
     LANES_256 * chunks.len()
