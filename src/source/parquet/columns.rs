@@ -3,8 +3,10 @@
 use crate::error::{Error, Result};
 use crate::os::file::open_with_metadata;
 use bytes::Bytes;
+use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::DataType;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
@@ -14,6 +16,7 @@ use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A file in which reading past the end is an error. The library skips unknown parts of a page's header element by
 /// element, as many as a damaged header claims, and takes the end of a file for an element without bytes, so it would
@@ -98,13 +101,104 @@ pub(super) fn reader<T: DataType>(
     group: usize,
     column: usize,
 ) -> Result<ColumnReaderImpl<T>> {
+    let pages = pages(path, metadata, group, column)?;
+    guarded(path, || Ok(ColumnReaderImpl::new(metadata.file_metadata().schema_descr().column(column), Box::new(pages))))
+}
+
+/// The pages of one column of a row group.
+pub(super) fn pages(
+    path: &Path,
+    metadata: &ParquetMetaData,
+    group: usize,
+    column: usize,
+) -> Result<SerializedPageReader<Shard>> {
     let file = Arc::new(Shard::open(path)?);
     guarded(path, || {
         let group = metadata.row_group(group);
         let rows = usize::try_from(group.num_rows())?;
-        let pages = SerializedPageReader::new(file, group.column(column), rows, None)?;
-        Ok(ColumnReaderImpl::new(metadata.file_metadata().schema_descr().column(column), Box::new(pages)))
+        SerializedPageReader::new(file, group.column(column), rows, None)
     })
+}
+
+/// Number of values that pages may have.
+pub(super) struct Allowance {
+    /// Those that are read next, together.
+    left: AtomicU64,
+    /// Each of them.
+    most: u64,
+}
+
+impl Allowance {
+    pub(super) const fn new(most: u64) -> Self {
+        Self { left: AtomicU64::new(most), most }
+    }
+
+    /// Before rows are skipped: their pages are read one at a time.
+    pub(super) fn skips(&self) {
+        self.left.store(u64::MAX, Relaxed);
+    }
+
+    /// Before a row is read.
+    pub(super) fn reads(&self) {
+        self.left.store(self.most, Relaxed);
+    }
+
+    pub(super) fn take(&self, values: u64) -> parquet::errors::Result<()> {
+        let left = self.left.load(Relaxed).checked_sub(values).filter(|_| values <= self.most);
+        let too_many = || {
+            let most = self.most;
+            ParquetError::General(format!(
+                "pages of more than {most} values: write smaller pages, or images as .npy files"
+            ))
+        };
+        self.left.store(left.ok_or_else(too_many)?, Relaxed);
+        Ok(())
+    }
+}
+
+/// Pages whose values are counted. A few bytes of run-length coding can claim billions of values, and the library reads
+/// all values of a row at once.
+pub(super) struct CountedPages {
+    pub(super) pages: SerializedPageReader<Shard>,
+    pub(super) allowance: Arc<Allowance>,
+}
+
+impl Iterator for CountedPages {
+    type Item = parquet::errors::Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for CountedPages {
+    fn get_next_page(&mut self) -> parquet::errors::Result<Option<Page>> {
+        let page = self.pages.get_next_page()?;
+        if let Some(Page::DataPage { num_values, .. } | Page::DataPageV2 { num_values, .. }) = page {
+            self.allowance.take(num_values.into())?;
+        }
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> parquet::errors::Result<Option<PageMetadata>> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> parquet::errors::Result<()> {
+        self.pages.skip_next_page()
+    }
+
+    fn supports_deferred_dictionary(&self) -> bool {
+        self.pages.supports_deferred_dictionary()
+    }
+
+    fn take_deferred_dictionary(&mut self) -> parquet::errors::Result<Option<Page>> {
+        self.pages.take_deferred_dictionary()
+    }
+
+    fn at_record_boundary(&mut self) -> parquet::errors::Result<bool> {
+        self.pages.at_record_boundary()
+    }
 }
 
 /// Reads the values of a column in a row group; `None` for null.
