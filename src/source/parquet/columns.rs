@@ -101,7 +101,7 @@ pub(super) fn reader<T: DataType>(
     group: usize,
     column: usize,
 ) -> Result<ColumnReaderImpl<T>> {
-    let pages = pages(path, metadata, group, column)?;
+    let pages = pages(path, metadata, (group, column), Arc::new(Allowance::new(u64::MAX)))?;
     guarded(path, || Ok(ColumnReaderImpl::new(metadata.file_metadata().schema_descr().column(column), Box::new(pages))))
 }
 
@@ -109,14 +109,14 @@ pub(super) fn reader<T: DataType>(
 pub(super) fn pages(
     path: &Path,
     metadata: &ParquetMetaData,
-    group: usize,
-    column: usize,
-) -> Result<SerializedPageReader<Shard>> {
+    (group, column): (usize, usize),
+    allowance: Arc<Allowance>,
+) -> Result<Pages> {
     let file = Arc::new(Shard::open(path)?);
     guarded(path, || {
         let group = metadata.row_group(group);
         let rows = usize::try_from(group.num_rows())?;
-        SerializedPageReader::new(file, group.column(column), rows, None)
+        Ok(Pages { pages: SerializedPageReader::new(file, group.column(column), rows, None)?, allowance })
     })
 }
 
@@ -156,14 +156,15 @@ impl Allowance {
     }
 }
 
-/// Pages whose values are counted. A few bytes of run-length coding can claim billions of values, and the library reads
-/// all values of a row at once.
-pub(super) struct CountedPages {
-    pub(super) pages: SerializedPageReader<Shard>,
-    pub(super) allowance: Arc<Allowance>,
+/// The pages of a column that have values, which are counted. A few bytes of run-length coding can claim billions of
+/// values, and the library reads all values of a row at once. It takes a page without values, which pyarrow writes where
+/// a dictionary has become too large, for the end of the column.
+pub(super) struct Pages {
+    pages: SerializedPageReader<Shard>,
+    allowance: Arc<Allowance>,
 }
 
-impl Iterator for CountedPages {
+impl Iterator for Pages {
     type Item = parquet::errors::Result<Page>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -171,8 +172,9 @@ impl Iterator for CountedPages {
     }
 }
 
-impl PageReader for CountedPages {
+impl PageReader for Pages {
     fn get_next_page(&mut self) -> parquet::errors::Result<Option<Page>> {
+        self.peek_next_page()?;
         let page = self.pages.get_next_page()?;
         if let Some(Page::DataPage { num_values, .. } | Page::DataPageV2 { num_values, .. }) = page {
             self.allowance.take(num_values.into())?;
@@ -181,10 +183,16 @@ impl PageReader for CountedPages {
     }
 
     fn peek_next_page(&mut self) -> parquet::errors::Result<Option<PageMetadata>> {
-        self.pages.peek_next_page()
+        loop {
+            match self.pages.peek_next_page()? {
+                Some(PageMetadata { is_dict: false, num_levels: Some(0), .. }) => self.pages.skip_next_page()?,
+                page => return Ok(page),
+            }
+        }
     }
 
     fn skip_next_page(&mut self) -> parquet::errors::Result<()> {
+        self.peek_next_page()?;
         self.pages.skip_next_page()
     }
 
@@ -194,10 +202,6 @@ impl PageReader for CountedPages {
 
     fn take_deferred_dictionary(&mut self) -> parquet::errors::Result<Option<Page>> {
         self.pages.take_deferred_dictionary()
-    }
-
-    fn at_record_boundary(&mut self) -> parquet::errors::Result<bool> {
-        self.pages.at_record_boundary()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::os::file::Share;
 use crate::raster::Size;
 use crate::source::records::stated_size;
 use crate::targets::{self as found, Target};
-use columns::{Allowance, CountedPages, Shard, class_names, column, column_names, damaged, features, guarded, pages};
+use columns::{Allowance, Shard, class_names, column, column_names, damaged, features, guarded, pages};
 use cursors::{Cursor, Cursors, NextRow, Row};
 use labels::{Labels, Numbered};
 use lists::Lists;
@@ -339,8 +339,7 @@ impl Rows {
         let (path, metadata) = (&self.files[file], &self.metadata[file]);
         let ImageColumn { column, lists } = &self.images[file];
         let allowance = Arc::new(Allowance::new(lists.as_ref().map_or(u64::MAX, Lists::max_values)));
-        let pages = pages(path, metadata, number, *column)?;
-        let pages = CountedPages { pages, allowance: Arc::clone(&allowance) };
+        let pages = pages(path, metadata, (number, *column), Arc::clone(&allowance))?;
         let descriptor = metadata.file_metadata().schema_descr().column(*column);
         let reader = guarded(path, || Ok(get_column_reader(descriptor, Box::new(pages))))?;
         Ok(Cursor { group, next: 0, reader, allowance })

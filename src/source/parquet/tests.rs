@@ -1,6 +1,7 @@
 //! Tests of Parquet files.
 
 use super::*;
+use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{
     BoolType, ByteArray, ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, FloatType, Int32Type,
     Int64Type,
@@ -564,6 +565,47 @@ fn lists_that_are_no_images_are_refused() {
         with_lists(&path, "float element", dimensions, levels(&[shape]), &Column::Floats(vec![1.0]));
         let error = ParquetFiles::open(&file, &options).unwrap_err();
         assert!(error.to_string().contains(&format!("lists of {dimensions} dimensions")), "{error}");
+    }
+}
+
+/// A page of lists without values: its header, whose fields are the type, two sizes, and the number and the encodings of
+/// values and levels, and the lengths of the levels.
+const EMPTY_PAGE: [u8; 25] = [21, 0, 21, 16, 21, 16, 44, 21, 0, 21, 0, 21, 6, 21, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn pages_without_values_are_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    let shapes = levels(&[&[2, 3], &[2, 3], &[2, 3]]);
+    with_lists(&path, "int32 element (UINT_8)", 2, shapes, &Column::Integers((0..18).collect()));
+    let file = bytes::Bytes::from(std::fs::read(path.with_extension("1.parquet")).unwrap());
+    let reader = SerializedFileReader::new(file.clone()).unwrap();
+    let (schema, column) = (reader.metadata().file_metadata().schema_descr(), reader.metadata().row_group(0).column(0));
+    let (start, len) = column.byte_range();
+    let (chunk, first) = (&file[start as usize..][..len as usize], column.data_page_offset() - start as i64);
+    // After the dictionary, where pyarrow writes such a page, and at the end.
+    let (dictionary, pages) = chunk.split_at(first as usize);
+    let padded = bytes::Bytes::from([dictionary, &EMPTY_PAGE, pages, &EMPTY_PAGE].concat());
+    let metadata = column.clone().into_builder().set_dictionary_page_offset(Some(0)).set_data_page_offset(first);
+    let metadata = metadata.set_total_compressed_size(padded.len() as i64).build().unwrap();
+    let mut writer =
+        SerializedFileWriter::new(File::create(&path).unwrap(), schema.root_schema_ptr(), Arc::default()).unwrap();
+    let mut rows = writer.next_row_group().unwrap();
+    let closed = ColumnCloseResult {
+        bytes_written: padded.len() as u64,
+        rows_written: 3,
+        metadata,
+        bloom_filter: None,
+        column_index: None,
+        offset_index: None,
+    };
+    rows.append_column(&padded, closed).unwrap();
+    rows.close().unwrap();
+    writer.close().unwrap();
+    let source = ParquetFiles::open(&[path], &RecordOptions::default()).unwrap();
+    for row in [0, 1, 2, 2, 1, 0] {
+        let want: Vec<f64> = (row * 6..row * 6 + 6).map(|value| value as f64).collect();
+        assert_eq!(array(&source.encoded(row).unwrap()), (vec![2, 3, 1], want), "{row}");
     }
 }
 
