@@ -4,11 +4,13 @@ mod annotations;
 mod device;
 mod foreign;
 mod written;
+mod zarr;
 
 pub use annotations::{coco, voc, yaml, yolo};
 pub use device::device;
 pub use foreign::{good_log, good_manifest, log, manifest};
 pub use written::{contract, metadata, targets, transforms};
+pub use zarr::zarr;
 
 use std::cell::{OnceCell, RefCell};
 use std::fs;
@@ -33,7 +35,7 @@ use warpfeed_image::planes::Planes;
 pub type Target = fn(&[u8]);
 
 /// All targets by name. If a target has a folder in `corpus/`, it has the same name.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("image", image),
     ("planes", planes),
     ("oddities", oddities),
@@ -44,6 +46,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("tfrecord", tfrecord),
     ("idx", idx),
     ("parquet", parquet),
+    ("zarr", zarr),
     ("stream", stream),
     ("index", index),
     ("list", list),
@@ -316,8 +319,9 @@ pub fn idx(data: &[u8]) {
 
 /// Reads the bytes as Parquet. The format's library panics on some damage, which is caught and turned into an error.
 pub fn parquet(data: &[u8]) {
-    let path = file("rows.parquet", data);
-    if let Ok(source) = ParquetFiles::open(&[path], &options()) {
+    let path = [file("rows.parquet", data)];
+    let lists = ["hwc", "wh"].map(|axes| ParquetFiles::open_with_axes(&path, axes, &options()));
+    for source in lists.into_iter().chain([ParquetFiles::open(&path, &options())]).flatten() {
         read_all(&source);
     }
 }
