@@ -11,7 +11,7 @@ use warpfeed::{Error, Result};
 use warpfeed_bench::synth::write_depth;
 
 const SIDE_PX: u32 = 48;
-const EPOCHS: u64 = 5;
+const EPOCHS: u64 = 4;
 
 /// A convolution, and two linear layers for each pixel, which give the logarithm of its distance in meters.
 struct Network {
@@ -51,7 +51,7 @@ fn main() -> Result<()> {
     let folder = folder.map_or_else(
         || {
             let folder = std::env::temp_dir().join("warpfeed-train-depth");
-            write_depth(&folder, 200, 1).map(|()| folder)
+            write_depth(&folder, 150, 1).map(|()| folder)
         },
         Ok,
     )?;
@@ -59,7 +59,7 @@ fn main() -> Result<()> {
     let depth = AuxFolder::new("depth", folder.join("depth"));
     let source = ImageFolder::open(&images)?.aux_images(&images, [depth])?;
     let (train, validation) = source.split(0.2, 1)?;
-    let builder = |source| Pipeline::builder(source).batch_size(8).fields(["depth"]);
+    let builder = |source| Pipeline::builder(source).batch_size(4).fields(["depth"]);
     let train =
         builder(train).shuffle(42).transform(random_resized_crop(SIDE_PX)).transform(random_horizontal_flip(0.5));
     let train = train.normalize(IMAGENET_MEAN, IMAGENET_STD).build()?;
@@ -68,8 +68,9 @@ fn main() -> Result<()> {
 
     let (device, weights) = (Device::Cpu, VarMap::new());
     let network = Network::new(&VarBuilder::from_varmap(&weights, CandleType::F32, &device)).map_err(candle)?;
-    let mut optimizer = AdamW::new_lr(weights.all_vars(), 0.01).map_err(candle)?;
+    let mut optimizer = AdamW::new_lr(weights.all_vars(), 0.02).map_err(candle)?;
     for number in 0..EPOCHS {
+        optimizer.set_learning_rate(0.02 * 0.5_f64.powi(number as i32));
         let (mut sum, mut batches) = (0.0, 0.0);
         for batch in train.epoch(number) {
             let (images, meters) = take(batch?, &device)?;

@@ -55,7 +55,7 @@ pub fn write_depth(root: impl AsRef<Path>, count: u64, seed: u64) -> Result<()> 
 /// Red, green and blue of a scene's pixels, and their distances: ground that begins at the lower edge, and discs on it.
 fn scene(rng: &mut SampleRng) -> (Vec<u8>, Vec<u16>) {
     let [near, far] = RANGE_MM;
-    let mut color = || COLORS[rng.below(COLORS.len() as u32) as usize];
+    let mut color = || COLORS[rng.below(COLORS.len() as u64) as usize];
     let ground = color();
     let colors = [color(), color(), color(), color()];
     let discs = colors.map(|color| {
