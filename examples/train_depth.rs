@@ -1,6 +1,6 @@
 //! Trains a small network with candle to tell the distance of each pixel of an image in fog: `train_depth [DIR]`, with
-//! feature `candle`. DIR has a folder `images`, and a folder `depth` with a PNG of 16 bits for each image, in millimeters;
-//! without it the program makes such images.
+//! feature `candle`. DIR has a folder `images`, and a folder `depth` with a PNG of 16 bits for each image, in
+//! millimeters; without it the program makes such images.
 
 use candle_core::{DType as CandleType, Device, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuilder, VarMap, conv2d, linear};

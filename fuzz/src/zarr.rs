@@ -14,15 +14,16 @@ const MAX_CHUNK_BYTES: u64 = 1 << 20;
 /// The meanings that are given to the dimensions of arrays, by their number.
 const AXES: [&[&str]; 5] = [&[], &[], &["hw", "wh"], &["nhw", "hwc", "chw"], &["nchw", "nhwc", "cwhn"]];
 
-/// Reads an array, as images and as the labels of four others. The first byte chooses the axes, the next two say how many
-/// bytes of metadata follow. The rest is the content of every second chunk; the others are not stored. An index at the end
-/// of a shard gets a correct checksum, which no fuzzer guesses.
+/// Reads an array, as images and as the labels of four others. The first byte chooses the axes, the next two say how
+/// many bytes of metadata follow. The rest is the content of every second chunk; the others are not stored. An index at
+/// the end of a shard gets a correct checksum, which no fuzzer guesses.
 pub fn zarr(data: &[u8]) {
     let Some((&[choice, low, high], rest)) = data.split_first_chunk() else { return };
     let (metadata, chunk) = rest.split_at(rest.len().min(u16::from_le_bytes([low, high]).into()));
     let Ok(value) = serde_json::from_slice::<Value>(metadata) else { return };
     let is_third = value["zarr_format"] == 3;
-    let chunk_shape = numbers(if is_third { &value["chunk_grid"]["configuration"]["chunk_shape"] } else { &value["chunks"] });
+    let chunks = if is_third { &value["chunk_grid"]["configuration"]["chunk_shape"] } else { &value["chunks"] };
+    let chunk_shape = numbers(chunks);
     if product(&chunk_shape) > MAX_CHUNK_BYTES {
         return;
     }

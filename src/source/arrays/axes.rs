@@ -15,8 +15,8 @@ pub(in crate::source) struct Axes {
 }
 
 impl Axes {
-    /// Reads one of `letters` for each dimension: `n`, `c`, `h`, `w`. Messages have the name of the array and an example,
-    /// which has a letter for each dimension.
+    /// Reads one of `letters` for each dimension: `n`, `c`, `h`, `w`. Messages have the name of the array and an
+    /// example, which has a letter for each dimension.
     ///
     /// # Errors
     /// [`Error::Parameter`] if a letter is missing, unknown, or not the only one of its kind.
@@ -24,8 +24,8 @@ impl Axes {
         let wrong = || {
             let samples = if letters.contains('n') { "n samples, " } else { "" };
             let expected = format!(
-                "a letter for each dimension of {array}, such as {example}: {samples}c channels, h rows, w columns, each \
-                 at most once, h and w always"
+                "a letter for each dimension of {array}, such as {example}: {samples}c channels, h rows, w columns, \
+                 each at most once, h and w always"
             );
             let got = if text.is_empty() { "none".to_owned() } else { format!("{text:.40?}") };
             Error::parameter("open", "axes", expected, got)

@@ -13,7 +13,8 @@ use crate::output::npy;
 use crate::raster::Size;
 use warpfeed_image::planes::{Element, PixelKind, Planes, Value};
 
-/// Makes an image the whole sample: pixels if it is gray or RGB of 8 bits, else a NumPy file of rows, columns, channels.
+/// Makes an image the whole sample: pixels if it is gray or RGB of 8 bits, else a NumPy file of rows, columns,
+/// channels.
 pub(super) fn write(planes: &Planes, sample: &mut Sample<'_>) -> Result<()> {
     let (Size { width, height }, PixelKind { element, channels }) = (planes.size(), planes.kind());
     let shape = [height as usize, width as usize, channels.into()];

@@ -120,11 +120,9 @@ pub(super) fn pages(
     })
 }
 
-/// Number of values that pages may have.
+/// Number of values that the pages of a row may have.
 pub(super) struct Allowance {
-    /// Those that are read next, together.
     left: AtomicU64,
-    /// Each of them.
     most: u64,
 }
 
@@ -133,18 +131,13 @@ impl Allowance {
         Self { left: AtomicU64::new(most), most }
     }
 
-    /// Before rows are skipped: their pages are read one at a time.
-    pub(super) fn skips(&self) {
-        self.left.store(u64::MAX, Relaxed);
-    }
-
     /// Before a row is read.
-    pub(super) fn reads(&self) {
+    pub(super) fn renew(&self) {
         self.left.store(self.most, Relaxed);
     }
 
     pub(super) fn take(&self, values: u64) -> parquet::errors::Result<()> {
-        let left = self.left.load(Relaxed).checked_sub(values).filter(|_| values <= self.most);
+        let left = self.left.load(Relaxed).checked_sub(values);
         let too_many = || {
             let most = self.most;
             ParquetError::General(format!(
@@ -157,8 +150,8 @@ impl Allowance {
 }
 
 /// The pages of a column that have values, which are counted. A few bytes of run-length coding can claim billions of
-/// values, and the library reads all values of a row at once. It takes a page without values, which pyarrow writes where
-/// a dictionary has become too large, for the end of the column.
+/// values, and the library reads all values of a row at once. It takes a page without values, which pyarrow writes
+/// where a dictionary has become too large, for the end of the column.
 pub(super) struct Pages {
     pages: SerializedPageReader<Shard>,
     allowance: Arc<Allowance>,

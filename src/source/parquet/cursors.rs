@@ -25,6 +25,9 @@ pub(super) struct NextRow<'a> {
     pub(super) index: u64,
     /// Number of rows from the reader's place to this one.
     pub(super) before: usize,
+    /// Whether the column has lists. Their rows are read and dropped, because the library skips rows for ever if a
+    /// damaged page has fewer levels than it says.
+    pub(super) has_lists: bool,
     pub(super) allowance: &'a Allowance,
 }
 
@@ -48,13 +51,23 @@ impl NextRow<'_> {
     pub(super) fn row<T: DataType>(&self, reader: &mut ColumnReaderImpl<T>) -> Result<Row<T::T>> {
         let mut row = Row { values: Vec::new(), definitions: Vec::new(), repetitions: Vec::new() };
         let Row { values, definitions, repetitions } = &mut row;
+        let mut read = |reader: &mut ColumnReaderImpl<T>| -> parquet::errors::Result<usize> {
+            self.allowance.renew();
+            values.clear();
+            definitions.clear();
+            repetitions.clear();
+            Ok(reader.read_records(1, Some(definitions), Some(repetitions), values)?.0)
+        };
         let read = guarded(self.path, || {
-            self.allowance.skips();
-            if reader.skip_records(self.before)? < self.before {
+            if !self.has_lists && reader.skip_records(self.before)? < self.before {
                 return Ok(0);
             }
-            self.allowance.reads();
-            Ok(reader.read_records(1, Some(definitions), Some(repetitions), values)?.0)
+            for _ in 0..if self.has_lists { self.before } else { 0 } {
+                if read(reader)? == 0 {
+                    return Ok(0);
+                }
+            }
+            read(reader)
         })?;
         if read == 0 { Err(self.wrong("its row group ends before")) } else { Ok(row) }
     }

@@ -1,5 +1,5 @@
-//! Images that are lists of lists of numbers, as Arrow's nested lists and the features `Array2D` and `Array3D` of Hugging
-//! Face's `datasets` are stored.
+//! Images that are lists of lists of numbers, as Arrow's nested lists and the features `Array2D` and `Array3D` of
+//! Hugging Face's `datasets` are stored.
 
 use super::columns::column_names;
 use super::cursors::{NextRow, Row};
@@ -73,8 +73,8 @@ fn data_type(column: &ColumnDescriptor) -> Option<DataType> {
 }
 
 impl Lists {
-    /// The images in a column that [`find`] found. `axes` has a letter for each dimension; without it, two dimensions are
-    /// rows and columns.
+    /// The images in a column that [`find`] found. `axes` has a letter for each dimension; without it, two dimensions
+    /// are rows and columns.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other numbers than images have, and other dimensions than two and three.
@@ -132,8 +132,8 @@ impl Lists {
     /// Reads the image of the next row.
     ///
     /// # Errors
-    /// [`Error::Decode`] if it is null, if it has values or lists that are null or empty or lists of different lengths, or
-    /// if the file is damaged.
+    /// [`Error::Decode`] if it is null, if it has values or lists that are null or empty or lists of different lengths,
+    /// or if the file is damaged.
     pub(super) fn read(&self, next: &NextRow<'_>, reader: &mut ColumnReader) -> Result<Planes> {
         use ColumnReader::{
             BoolColumnReader as Bools, FixedLenByteArrayColumnReader as Bytes, FloatColumnReader as Floats,

@@ -37,13 +37,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 const MAX_CURSORS: usize = 32;
 
 shared_source! {
-    /// Images in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, of binary values,
-    /// or of lists of lists of numbers, as Hugging Face stores `Array2D` and `Array3D`. Needs the feature `parquet`.
+    /// Images in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, of binary
+    /// values, or of lists of lists of numbers, as Hugging Face stores `Array2D` and `Array3D`. Needs the feature
+    /// `parquet`.
     ///
-    /// Lists of two dimensions are rows and columns; [`open_with_axes`](Self::open_with_axes) takes the meaning of three.
-    /// Their numbers are u8, truth values, u16 or f32; i8, i16 and f16 become f32. An image of them is gray or RGB pixels
-    /// of 8 bits, or a NumPy file. One with null, or with lists of different lengths, gives [`Error::Decode`], and so does
-    /// one that takes more than 512 MiB with its levels.
+    /// Lists of two dimensions are rows and columns; [`open_with_axes`](Self::open_with_axes) takes the meaning of
+    /// three. Their numbers are u8, truth values, u16 or f32; i8, i16 and f16 become f32. An image of them is gray or
+    /// RGB pixels of 8 bits, or a NumPy file. One with null, or with lists of different lengths, gives
+    /// [`Error::Decode`], and so does one that takes more than 512 MiB with its levels.
     ///
     /// Unless [`RecordOptions`] name columns, the images are in `image` (or `image.bytes`), `img`, or `bytes`, and the
     /// labels in `label` or `labels`. Without these, images have no labels, unless a column sounds like one of labels: then
@@ -142,8 +143,8 @@ impl ParquetFiles {
         Rows::open(files, None, options).map(|rows| Self(Arc::new(rows)))
     }
 
-    /// Opens `files`, whose images are lists of numbers. `axes` has a letter for each of their dimensions: `c` channels,
-    /// `h` rows, `w` columns, such as `hwc`.
+    /// Opens `files`, whose images are lists of numbers. `axes` has a letter for each of their dimensions: `c`
+    /// channels, `h` rows, `w` columns, such as `hwc`.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open); [`Error::Parameter`] if images are not lists or have other dimensions,
@@ -356,7 +357,8 @@ impl Rows {
         let mut cursor = self.cursor(group, row)?;
         let before = (row - cursor.next) as usize;
         let allowance = Arc::clone(&cursor.allowance);
-        let next = NextRow { path, index, before, allowance: &allowance };
+        let has_lists = self.images[file].lists.is_some();
+        let next = NextRow { path, index, before, has_lists, allowance: &allowance };
         let wrong = |message: &str| next.wrong(message);
         let keep = |mut cursor: Cursor| {
             cursor.next = row + 1;

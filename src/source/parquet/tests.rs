@@ -441,6 +441,9 @@ fn array(encoded: &[u8]) -> (Vec<usize>, Vec<f64>) {
     (shape, pixels.iter().map(|value| f64::from(*value)).collect())
 }
 
+/// The type of a column, its values as they are written and as numbers, and their type in NumPy.
+type ListCase<'a> = (&'a str, (Column, Vec<f64>), &'a [u8]);
+
 #[test]
 fn lists_of_numbers_are_images() {
     let folder = tempfile::tempdir().unwrap();
@@ -451,7 +454,7 @@ fn lists_of_numbers_are_images() {
     let integers = |from| (Column::Integers(numbers(from)), numbers(from).iter().map(|v| f64::from(*v)).collect());
     let floats: Vec<f32> = numbers(0).iter().map(|value| *value as f32 / 3.0 - 5.0).collect();
     let halves: Vec<half::f16> = floats.iter().map(|value| half::f16::from_f32(*value)).collect();
-    let cases: [(&str, (Column, Vec<f64>), &[u8]); 7] = [
+    let cases: [ListCase<'_>; 7] = [
         ("int32 element (INTEGER(8,false))", integers(130), b"|u1"),
         ("int32 element (INTEGER(8,true))", integers(-128), b"<f4"),
         ("int32 element (INTEGER(16,false))", integers(65_400), b"<u2"),
@@ -568,8 +571,8 @@ fn lists_that_are_no_images_are_refused() {
     }
 }
 
-/// A page of lists without values: its header, whose fields are the type, two sizes, and the number and the encodings of
-/// values and levels, and the lengths of the levels.
+/// A page of lists without values: its header, whose fields are the type, two sizes, and the number and the encodings
+/// of values and levels, and the lengths of the levels.
 const EMPTY_PAGE: [u8; 25] = [21, 0, 21, 16, 21, 16, 44, 21, 0, 21, 0, 21, 6, 21, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 #[test]
@@ -612,8 +615,29 @@ fn pages_without_values_are_skipped() {
 #[test]
 fn pages_that_claim_too_many_values_are_refused() {
     let allowance = Allowance::new(10);
-    allowance.skips();
-    assert!((0..5).all(|_| allowance.take(10).is_ok()) && allowance.take(11).is_err());
-    allowance.reads();
-    assert!(allowance.take(6).is_ok() && allowance.take(5).is_err() && allowance.take(4).is_ok());
+    for _ in 0..2 {
+        allowance.renew();
+        assert!(allowance.take(6).is_ok() && allowance.take(5).is_err() && allowance.take(4).is_ok());
+    }
+    assert!(allowance.take(1).is_err());
+}
+
+#[test]
+fn pages_with_fewer_levels_than_values_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    with_lists(&path, "float element", 2, levels(&[&[2, 1][..]; 40]), &Column::Floats(vec![0.5; 80]));
+    let path = path.with_extension("1.parquet");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let file = SerializedFileReader::new(bytes::Bytes::from(bytes.clone())).unwrap();
+    let start = file.metadata().row_group(0).column(0).data_page_offset() as usize;
+    // In a page's header, a structure as field 5 and a whole number in it: the number of values, which becomes 63.
+    let values = bytes[start..].windows(2).position(|pair| *pair == EMPTY_PAGE[6..8]).unwrap();
+    bytes[start + values + 2] = 126;
+    std::fs::write(&path, bytes).unwrap();
+    let source = ParquetFiles::open(&[path], &RecordOptions::default()).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(source.encoded(39)));
+    let read = receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("it skips and skips");
+    assert!(read.as_ref().is_err_and(Error::is_bad_sample), "{read:?}");
 }
