@@ -5,12 +5,14 @@ mod device;
 mod foreign;
 mod views;
 mod written;
+mod zarr;
 
 pub use annotations::{coco, voc, yaml, yolo};
 pub use device::device;
 pub use foreign::{good_log, good_manifest, log, manifest};
 pub use views::views;
 pub use written::{contract, metadata, targets, transforms};
+pub use zarr::zarr;
 
 use std::cell::{OnceCell, RefCell};
 use std::fs;
@@ -46,6 +48,7 @@ pub const TARGETS: [(&str, Target); 25] = [
     ("tfrecord", tfrecord),
     ("idx", idx),
     ("parquet", parquet),
+    ("zarr", zarr),
     ("stream", stream),
     ("index", index),
     ("list", list),
@@ -319,8 +322,9 @@ pub fn idx(data: &[u8]) {
 
 /// Reads the bytes as Parquet. The format's library panics on some damage, which is caught and turned into an error.
 pub fn parquet(data: &[u8]) {
-    let path = file("rows.parquet", data);
-    if let Ok(source) = ParquetFiles::open(&[path], &options()) {
+    let path = [file("rows.parquet", data)];
+    let lists = ["hwc", "wh"].map(|axes| ParquetFiles::open_with_axes(&path, axes, &options()));
+    for source in lists.into_iter().chain([ParquetFiles::open(&path, &options())]).flatten() {
         read_all(&source);
     }
 }

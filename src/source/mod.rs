@@ -24,6 +24,8 @@
 // page from its header, at most 2 GiB.
 
 mod annotated;
+#[cfg(any(feature = "parquet", feature = "zarr"))]
+mod arrays;
 mod cifar;
 mod coco;
 mod compose;

@@ -155,8 +155,8 @@ options! {
         pub aux: Vec<AuxFolder>,
         /// Names of bands, whose files become one image ([`SourceExt::bands`]), for images that are files in a folder.
         pub bands: Vec<String>,
-        /// For a Zarr array, a letter for each of its dimensions: `n` samples, `c` channels, `h` rows, `w` columns,
-        /// such as `nhwc`.
+        /// For a Zarr array, and for images that are lists in Parquet, a letter for each dimension: `n` samples (Zarr
+        /// alone), `c` channels, `h` rows, `w` columns, such as `nhwc`.
         pub axes: Option<String>,
         /// For a Zarr array, the folder of another one that has the labels.
         pub labels: Option<PathBuf>,
@@ -202,13 +202,9 @@ impl OpenOptions {
         if self.is_zarr(spec) {
             return self.open_zarr(spec);
         }
-        let zarr =
-            [("axes", self.axes.clone()), ("labels", self.labels.as_ref().map(|path| path.display().to_string()))];
-        for (option, got) in zarr {
-            if let Some(got) = got {
-                let expected = "only with a Zarr array: a folder with zarr.json or .zarray in it";
-                return Err(Error::parameter("open", option, expected, format!("{got}, with {}", spec.display())));
-            }
+        if let Some(labels) = &self.labels {
+            let got = format!("{}, with {}", labels.display(), spec.display());
+            return Err(Error::parameter("open", "labels", "only with a Zarr array", got));
         }
         if let Some(source) = self.open_annotated(spec)? {
             return Ok(source);
@@ -218,9 +214,11 @@ impl OpenOptions {
             return Err(Error::parameter("open", "random_access", "without a window, of what is no pipe", got));
         }
         if spec == Path::new("-") {
+            self.refuse_axes("standard input")?;
             return Ok(RecordStream::standard_input(self.stream_format(None)?, self.stream_options())?.into());
         }
         if let Some(address) = spec.to_str().and_then(Address::parse) {
+            self.refuse_axes(&address.public())?;
             return self.open_url(address);
         }
         let files = spec::files(spec)?;
@@ -414,6 +412,14 @@ impl OpenOptions {
         aligned(source, train.classes().to_vec())
     }
 
+    /// Refuses axes of a stream or a remote source.
+    fn refuse_axes(&self, source: &str) -> Result<()> {
+        self.axes.as_ref().map_or(Ok(()), |axes| {
+            let expected = "only with a Zarr array or local Parquet files of lists";
+            Err(Error::parameter("open", "axes", expected, format!("{axes}, with {source}")))
+        })
+    }
+
     /// Refuses options that a source of this format ignores.
     fn refuse_ignored(&self, format: SourceFormat) -> Result<()> {
         use SourceFormat::{
@@ -435,6 +441,7 @@ impl OpenOptions {
             ),
             ("boxes", !records, boxes.map(|format| format!("{format:?}"))),
             ("split", matches!(format, Coco | Panoptic | Masks | Zarr), self.split.clone()),
+            ("axes", !matches!(format, Parquet | Zarr), self.axes.clone()),
             ("annotations", format == Zarr, self.annotations.as_ref().map(|path| path.display().to_string())),
             ("window", annotated || format == Zarr, self.window.map(|window| window.to_string())),
         ];
@@ -492,7 +499,10 @@ impl OpenOptions {
             }
             #[cfg(feature = "parquet")]
             SourceFormat::Parquet => {
-                let source = super::ParquetFiles::open(&files, &self.records)?;
+                let source = match &self.axes {
+                    Some(axes) => super::ParquetFiles::open_with_axes(&files, axes, &self.records)?,
+                    None => super::ParquetFiles::open(&files, &self.records)?,
+                };
                 let own_names = source.own_names();
                 Ok(Opened { input: source.into(), own_names })
             }

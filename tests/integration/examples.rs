@@ -240,3 +240,11 @@ fn train_bands() {
     assert_eq!(text.lines().count(), 4, "{text}");
     assert!(text.lines().last().is_some_and(|line| accuracy(line) > 0.95), "{text}");
 }
+
+#[test]
+fn train_depth() {
+    let text = run("train_depth");
+    let wrong = |line: &str| line.rsplit(' ').nth(1).unwrap().parse::<f32>().unwrap();
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(text.lines().last().is_some_and(|line| wrong(line) < 15.0), "{text}");
+}

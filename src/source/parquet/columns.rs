@@ -3,8 +3,10 @@
 use crate::error::{Error, Result};
 use crate::os::file::open_with_metadata;
 use bytes::Bytes;
+use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::DataType;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
@@ -14,6 +16,7 @@ use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A file in which reading past the end is an error. The library skips unknown parts of a page's header element by
 /// element, as many as a damaged header claims, and takes the end of a file for an element without bytes, so it would
@@ -98,13 +101,101 @@ pub(super) fn reader<T: DataType>(
     group: usize,
     column: usize,
 ) -> Result<ColumnReaderImpl<T>> {
+    let pages = pages(path, metadata, (group, column), Arc::new(Allowance::new(u64::MAX)))?;
+    guarded(path, || Ok(ColumnReaderImpl::new(metadata.file_metadata().schema_descr().column(column), Box::new(pages))))
+}
+
+/// The pages of one column of a row group.
+pub(super) fn pages(
+    path: &Path,
+    metadata: &ParquetMetaData,
+    (group, column): (usize, usize),
+    allowance: Arc<Allowance>,
+) -> Result<Pages> {
     let file = Arc::new(Shard::open(path)?);
     guarded(path, || {
         let group = metadata.row_group(group);
         let rows = usize::try_from(group.num_rows())?;
-        let pages = SerializedPageReader::new(file, group.column(column), rows, None)?;
-        Ok(ColumnReaderImpl::new(metadata.file_metadata().schema_descr().column(column), Box::new(pages)))
+        Ok(Pages { pages: SerializedPageReader::new(file, group.column(column), rows, None)?, allowance })
     })
+}
+
+/// Number of values that the pages of a row may have.
+pub(super) struct Allowance {
+    left: AtomicU64,
+    most: u64,
+}
+
+impl Allowance {
+    pub(super) const fn new(most: u64) -> Self {
+        Self { left: AtomicU64::new(most), most }
+    }
+
+    /// Before a row is read.
+    pub(super) fn renew(&self) {
+        self.left.store(self.most, Relaxed);
+    }
+
+    pub(super) fn take(&self, values: u64) -> parquet::errors::Result<()> {
+        let left = self.left.load(Relaxed).checked_sub(values);
+        let too_many = || {
+            let most = self.most;
+            ParquetError::General(format!(
+                "pages of more than {most} values: write smaller pages, or images as .npy files"
+            ))
+        };
+        self.left.store(left.ok_or_else(too_many)?, Relaxed);
+        Ok(())
+    }
+}
+
+/// The pages of a column that have values, which are counted. A few bytes of run-length coding can claim billions of
+/// values, and the library reads all values of a row at once. It takes a page without values, which pyarrow writes
+/// where a dictionary has become too large, for the end of the column.
+pub(super) struct Pages {
+    pages: SerializedPageReader<Shard>,
+    allowance: Arc<Allowance>,
+}
+
+impl Iterator for Pages {
+    type Item = parquet::errors::Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> parquet::errors::Result<Option<Page>> {
+        self.peek_next_page()?;
+        let page = self.pages.get_next_page()?;
+        if let Some(Page::DataPage { num_values, .. } | Page::DataPageV2 { num_values, .. }) = page {
+            self.allowance.take(num_values.into())?;
+        }
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> parquet::errors::Result<Option<PageMetadata>> {
+        loop {
+            match self.pages.peek_next_page()? {
+                Some(PageMetadata { is_dict: false, num_levels: Some(0), .. }) => self.pages.skip_next_page()?,
+                page => return Ok(page),
+            }
+        }
+    }
+
+    fn skip_next_page(&mut self) -> parquet::errors::Result<()> {
+        self.peek_next_page()?;
+        self.pages.skip_next_page()
+    }
+
+    fn supports_deferred_dictionary(&self) -> bool {
+        self.pages.supports_deferred_dictionary()
+    }
+
+    fn take_deferred_dictionary(&mut self) -> parquet::errors::Result<Option<Page>> {
+        self.pages.take_deferred_dictionary()
+    }
 }
 
 /// Reads the values of a column in a row group; `None` for null.

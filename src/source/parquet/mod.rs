@@ -3,11 +3,13 @@
 mod columns;
 mod cursors;
 mod labels;
+mod lists;
 mod objects;
 mod targets;
 #[cfg(test)]
 mod tests;
 
+use super::arrays;
 use super::frame::Frame;
 use super::{MAX_ENCODED_BYTES, ReadRequest, RecordOptions, Sample, Source, as_in, no_such_sample, shared_source};
 use crate::decode::{Header, probe};
@@ -17,25 +19,32 @@ use crate::os::file::Share;
 use crate::raster::Size;
 use crate::source::records::stated_size;
 use crate::targets::{self as found, Target};
-use columns::{Shard, class_names, column, column_names, damaged, features, guarded, reader};
-use cursors::{Cursor, Cursors};
+use columns::{Allowance, Shard, class_names, column, column_names, damaged, features, guarded, pages};
+use cursors::{Cursor, Cursors, NextRow, Row};
 use labels::{Labels, Numbered};
+use lists::Lists;
 use parquet::basic::Type;
-use parquet::data_type::ByteArray;
+use parquet::column::reader::{ColumnReader, get_column_reader};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Largest number of kept [`Cursor`]s, each with a decompressed page; lower if fewer files may be open.
 const MAX_CURSORS: usize = 32;
 
 shared_source! {
-    /// Images in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, or of binary
-    /// values. Needs the feature `parquet`.
+    /// Images in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, of binary
+    /// values, or of lists of lists of numbers, as Hugging Face stores `Array2D` and `Array3D`. Needs the feature
+    /// `parquet`.
+    ///
+    /// Lists of two dimensions are rows and columns; [`open_with_axes`](Self::open_with_axes) takes the meaning of
+    /// three. Their numbers are u8, truth values, u16 or f32; i8, i16 and f16 become f32. An image of them is gray or
+    /// RGB pixels of 8 bits, or a NumPy file. One with null, or with lists of different lengths, gives
+    /// [`Error::Decode`], and so does one that takes more than 512 MiB with its levels.
     ///
     /// Unless [`RecordOptions`] name columns, the images are in `image` (or `image.bytes`), `img`, or `bytes`, and the
     /// labels in `label` or `labels`. Without these, images have no labels, unless a column sounds like one of labels: then
@@ -65,7 +74,7 @@ struct Rows {
     files: Vec<PathBuf>,
     metadata: Vec<ParquetMetaData>,
     /// The column of images in each file.
-    images: Vec<usize>,
+    images: Vec<ImageColumn>,
     groups: Vec<Group>,
     /// Number of rows.
     len: u64,
@@ -85,6 +94,13 @@ struct Rows {
     boxes: Option<BoxFormat>,
     /// The classes of objects that are texts.
     named: Vec<String>,
+}
+
+/// A column of images.
+struct ImageColumn {
+    column: usize,
+    /// If its values are lists and not encoded images.
+    lists: Option<Lists>,
 }
 
 /// A field of the objects of a row group.
@@ -124,7 +140,17 @@ impl ParquetFiles {
     /// [`Error::Io`] or [`Error::Decode`] if a file cannot be read, [`Error::Parameter`] if a file lacks the columns,
     /// or if there are no rows.
     pub fn open(files: &[PathBuf], options: &RecordOptions) -> Result<Self> {
-        Rows::open(files, options).map(|rows| Self(Arc::new(rows)))
+        Rows::open(files, None, options).map(|rows| Self(Arc::new(rows)))
+    }
+
+    /// Opens `files`, whose images are lists of numbers. `axes` has a letter for each of their dimensions: `c`
+    /// channels, `h` rows, `w` columns, such as `hwc`.
+    ///
+    /// # Errors
+    /// The errors of [`open`](Self::open); [`Error::Parameter`] if images are not lists or have other dimensions,
+    /// [`Error::Unsupported`] with the type of numbers that images do not have.
+    pub fn open_with_axes(files: &[PathBuf], axes: &str, options: &RecordOptions) -> Result<Self> {
+        Rows::open(files, Some(axes), options).map(|rows| Self(Arc::new(rows)))
     }
 
     /// Whether the classes are the texts in the column, which another split would number in another way.
@@ -134,7 +160,7 @@ impl ParquetFiles {
 }
 
 impl Rows {
-    fn open(files: &[PathBuf], options: &RecordOptions) -> Result<Self> {
+    fn open(files: &[PathBuf], axes: Option<&str>, options: &RecordOptions) -> Result<Self> {
         let cursors = Arc::new(Cursors::default());
         let keeper: Weak<Cursors> = Arc::downgrade(&cursors);
         let mut this = Self {
@@ -163,12 +189,9 @@ impl Rows {
             let there = || format!("{} with the columns {}", path.display(), column_names(&metadata));
             let missing = |what, expected: String| Error::parameter("ParquetFiles::open", what, expected, there());
             let wanted = options.image.as_deref();
-            let image = column(&metadata, wanted, &["image", "img", "bytes"]);
-            let image = image.filter(|&i| {
-                let column = metadata.file_metadata().schema_descr().column(i);
-                column.physical_type() == Type::BYTE_ARRAY && column.max_rep_level() == 0
-            });
-            let expected = || format!("a column of binary values, {}", wanted.unwrap_or("image, img or bytes"));
+            let image = ImageColumn::find(path, &metadata, wanted, axes)?;
+            let name = wanted.unwrap_or("image, img or bytes");
+            let expected = || format!("a column of binary values, or of lists of lists of numbers, {name}");
             this.images.push(image.ok_or_else(|| missing("image", expected()))?);
             let label = labels::find(&metadata, options.label.as_deref(), &there)?;
             if label.is_some() != *labeled.get_or_insert(label.is_some()) {
@@ -314,43 +337,84 @@ impl Rows {
         }
         drop(kept);
         let Group { file, number, .. } = self.groups[group];
-        let reader = reader(&self.files[file], &self.metadata[file], number, self.images[file])?;
-        Ok(Cursor { group, next: 0, reader })
+        let (path, metadata) = (&self.files[file], &self.metadata[file]);
+        let ImageColumn { column, lists } = &self.images[file];
+        let allowance = Arc::new(Allowance::new(lists.as_ref().map_or(u64::MAX, Lists::max_values)));
+        let pages = pages(path, metadata, (number, *column), Arc::clone(&allowance))?;
+        let descriptor = metadata.file_metadata().schema_descr().column(*column);
+        let reader = guarded(path, || Ok(get_column_reader(descriptor, Box::new(pages))))?;
+        Ok(Cursor { group, next: 0, reader, allowance })
     }
 
-    /// Reads the image of row `index`, counted over all files, which is in `group`.
-    fn image(&self, index: u64, group: usize, buffer: &mut Vec<u8>) -> Result<()> {
-        let (path, row) = (&self.files[self.groups[group].file], index - self.groups[group].first);
-        let wrong = |message: &str| damaged(path, format!("row {index}: {message}"));
+    /// Reads the image of row `index`, counted over all files, which is in `group`. Returns the image's header if it is
+    /// not encoded.
+    fn image(&self, index: u64, group: usize, sample: &mut Sample<'_>) -> Result<Option<Header>> {
+        let Group { file, first, .. } = self.groups[group];
+        let (path, row) = (&self.files[file], index - first);
         if let Some(fault) = self.faults.get(&index) {
-            return Err(wrong(fault));
+            return Err(damaged(path, format!("row {index}: {fault}")));
         }
         let mut cursor = self.cursor(group, row)?;
-        let (mut found, mut levels) = (Vec::new(), Vec::new());
-        let read = guarded(path, || {
-            let before = (row - cursor.next) as usize;
-            if cursor.reader.skip_records(before)? < before {
-                return Ok(0);
-            }
-            Ok(cursor.reader.read_records(1, Some(&mut levels), None, &mut found)?.0)
-        })?;
-        if read == 0 {
-            return Err(wrong("its row group ends before"));
-        }
-        cursor.next = row + 1;
-        {
+        let before = (row - cursor.next) as usize;
+        let allowance = Arc::clone(&cursor.allowance);
+        let has_lists = self.images[file].lists.is_some();
+        let next = NextRow { path, index, before, has_lists, allowance: &allowance };
+        let wrong = |message: &str| next.wrong(message);
+        let keep = |mut cursor: Cursor| {
+            cursor.next = row + 1;
             let mut kept = self.cursors.kept();
             kept.open.push(cursor);
             kept.close_oldest();
+        };
+        if let Some(lists) = &self.images[file].lists {
+            let planes = lists.read(&next, &mut cursor.reader)?;
+            keep(cursor);
+            arrays::write(&planes, sample)?;
+            return Ok(Some(Header::of_array(planes.size(), planes.kind())));
         }
-        let image: &ByteArray = found.first().ok_or_else(|| wrong("its image is null"))?;
-        let image = image.data();
+        let ColumnReader::ByteArrayColumnReader(reader) = &mut cursor.reader else {
+            return Err(wrong("its image is not binary"));
+        };
+        let Row { values, .. } = next.row(reader)?;
+        keep(cursor);
+        let image = values.first().ok_or_else(|| wrong("its image is null"))?.data();
         if image.len() as u64 > MAX_ENCODED_BYTES {
             return Err(wrong(&format!("its image has {} bytes", image.len())));
         }
+        let buffer = sample.buffer();
         buffer.clear();
         buffer.extend(image);
-        Ok(())
+        Ok(None)
+    }
+}
+
+impl ImageColumn {
+    /// Finds the column of images: `wanted`, or else `image`, `img` or `bytes`. `None` if it is not there, or has no
+    /// images.
+    ///
+    /// # Errors
+    /// Those of [`Lists::new`]; [`Error::Parameter`] for axes of a column without lists.
+    fn find(path: &Path, metadata: &ParquetMetaData, wanted: Option<&str>, axes: Option<&str>) -> Result<Option<Self>> {
+        let names = wanted.map_or_else(|| vec!["image", "img", "bytes"], |wanted| vec![wanted]);
+        for name in names {
+            if let Some(column) = column(metadata, Some(name), &[]) {
+                let descriptor = metadata.file_metadata().schema_descr().column(column);
+                if descriptor.physical_type() != Type::BYTE_ARRAY || descriptor.max_rep_level() > 0 {
+                    return Ok(None);
+                }
+                if let Some(axes) = axes {
+                    let expected = "only with images that are lists of numbers or a Zarr array";
+                    let got = format!("{axes}, with the binary column {name} of {}", path.display());
+                    return Err(Error::parameter("open", "axes", expected, got));
+                }
+                return Ok(Some(Self { column, lists: None }));
+            }
+            if let Some(column) = lists::find(metadata, name) {
+                let lists = Lists::new(path, metadata, (name, column), axes)?;
+                return Ok(Some(Self { column, lists: Some(lists) }));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -369,11 +433,12 @@ impl Source for Rows {
             let found = rows.get((index - self.groups[group].first) as usize).cloned().flatten();
             sample.set_target(found.ok_or_else(|| found::missing(column))?);
         }
-        if want.image || !want.fields.is_empty() {
-            self.image(index, group, sample.buffer())?;
+        if !want.image && want.fields.is_empty() {
+            return Ok(());
         }
+        let header = self.image(index, group, sample)?;
         if !want.fields.is_empty() {
-            let header = probe(sample.bytes())?;
+            let header = header.map_or_else(|| Ok(probe(sample.bytes())?), Ok::<_, Error>)?;
             sample.set_fields(self.fields(index, group, want.fields, &header)?);
         }
         Ok(())

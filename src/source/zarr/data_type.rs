@@ -1,48 +1,11 @@
-//! Types of an array's values.
+//! The names of types in both versions, and values that are written as JSON.
 
+use crate::source::arrays::DataType;
 use half::f16;
 use serde_json::Value;
-use warpfeed_image::planes::Element;
-
-/// The type of an array's values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DataType {
-    Bool,
-    U8,
-    I8,
-    U16,
-    I16,
-    U32,
-    I32,
-    U64,
-    I64,
-    F16,
-    F32,
-    F64,
-}
 
 impl DataType {
-    /// All types, with their names in version 3 and their kinds in version 2.
-    const ALL: [(&str, char, Self); 12] = [
-        ("bool", 'b', Self::Bool),
-        ("uint8", 'u', Self::U8),
-        ("int8", 'i', Self::I8),
-        ("uint16", 'u', Self::U16),
-        ("int16", 'i', Self::I16),
-        ("uint32", 'u', Self::U32),
-        ("int32", 'i', Self::I32),
-        ("uint64", 'u', Self::U64),
-        ("int64", 'i', Self::I64),
-        ("float16", 'f', Self::F16),
-        ("float32", 'f', Self::F32),
-        ("float64", 'f', Self::F64),
-    ];
-
-    /// The name in version 3.
-    pub(super) fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, _, own)| *own == self).map_or("", |(name, _, _)| name)
-    }
-
+    /// The type of a name in version 3.
     pub(super) fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(own, _, _)| *own == name).map(|(_, _, data_type)| *data_type)
     }
@@ -68,16 +31,6 @@ impl DataType {
             Self::U16 | Self::I16 | Self::F16 => 2,
             Self::U32 | Self::I32 | Self::F32 => 4,
             Self::U64 | Self::I64 | Self::F64 => 8,
-        }
-    }
-
-    /// The type that the values have as pixels; `None` if there is none that holds all of them.
-    pub(super) const fn element(self) -> Option<Element> {
-        match self {
-            Self::Bool | Self::U8 => Some(Element::U8),
-            Self::U16 => Some(Element::U16),
-            Self::I8 | Self::I16 | Self::F16 | Self::F32 => Some(Element::F32),
-            Self::U32 | Self::I32 | Self::U64 | Self::I64 | Self::F64 => None,
         }
     }
 

@@ -1,15 +1,14 @@
 //! An image of an array, of which only the needed chunks are read.
 
-use super::axes::Axes;
 use super::chunks::Chunks;
-use super::data_type::DataType;
 use crate::error::{Error, Result};
-use crate::raster::{Rect, Size};
+use crate::raster::Rect;
+use crate::source::arrays::{Axes, DataType};
 use std::path::Path;
 use std::sync::Arc;
 use warpfeed_image::Header;
 use warpfeed_image::decode::{StoredImage, half_to_f32};
-use warpfeed_image::planes::{Element, MAX_CHANNELS, PixelKind, Planes, Value};
+use warpfeed_image::planes::{PixelKind, Planes, Value};
 
 /// An array whose dimensions have a meaning.
 #[derive(Debug)]
@@ -53,18 +52,10 @@ impl Images {
         let wrong = |expected: &str| {
             Error::parameter("ZarrArray::open", "path", expected, format!("the shape {shape:?} of {}", path.display()))
         };
-        let side = |dimension: usize| {
-            let side = u32::try_from(shape[dimension]).ok().filter(|side| *side > 0);
-            side.ok_or_else(|| wrong("an array whose rows and columns are 1 to 4294967295"))
-        };
-        let size = Size::new(side(axes.columns)?, side(axes.rows)?);
-        let channels = axes.channels.map_or(1, |dimension| shape[dimension]);
-        let channels = u16::try_from(channels).ok().filter(|channels| (1..=MAX_CHANNELS).contains(channels));
-        let channels = channels.ok_or_else(|| wrong("an array of 1 to 64 channels"))?;
+        let header = axes.header(shape, element).map_err(wrong)?;
         if axes.samples.is_some_and(|dimension| shape[dimension] == 0) {
             return Err(wrong("an array with samples"));
         }
-        let header = Header::of_array(size, PixelKind { element, channels });
         Ok(Self { chunks, axes, header })
     }
 
@@ -203,22 +194,5 @@ impl StoredImage for ZarrImage {
             }
         }
         Ok(())
-    }
-}
-
-/// Writes the values of an image, pixel by pixel and little-endian.
-pub(super) fn pixels(planes: &Planes, out: &mut Vec<u8>) {
-    fn write<T: Value, const N: usize>(planes: &Planes, out: &mut Vec<u8>, bytes: impl Fn(T) -> [u8; N]) {
-        let count = planes.size().area_px() as usize;
-        let values = planes.values::<T>();
-        out.reserve_exact(values.len() * N);
-        for at in 0..count {
-            values.iter().skip(at).step_by(count).for_each(|value| out.extend(bytes(*value)));
-        }
-    }
-    match planes.kind().element {
-        Element::U8 => write(planes, out, u8::to_le_bytes),
-        Element::U16 => write(planes, out, u16::to_le_bytes),
-        Element::F32 => write(planes, out, f32::to_le_bytes),
     }
 }

@@ -5,10 +5,10 @@
 //! extension is ignored would be read as other values.
 
 use super::codecs::{ByteCodec, Codecs, Delta};
-use super::data_type::DataType;
 use super::shards::Shards;
 use crate::error::{Error, Result};
 use crate::os::file::{if_there, read_limited};
+use crate::source::arrays::DataType;
 use serde_json::Value;
 use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,6 @@
 //! null, zlib, gzip, zstd, lz4, blosc, delta, bytes, transpose, crc32c, sharding_indexed. The reference is zarr-python
 //! 3.1.6 with numcodecs 0.16.
 
-mod axes;
 mod blosc;
 mod cache;
 mod chunks;
@@ -18,20 +17,18 @@ mod shards;
 #[cfg(test)]
 mod tests;
 
+use super::arrays::{self, Axes};
 use super::{MAX_ENCODED_BYTES, ReadRequest, Sample, Source, no_such_sample};
 use crate::error::{Error, Result};
-use crate::os::memory::{self, FEWER_IMAGES};
-use crate::output::npy;
 use crate::raster::{Rect, Size};
-use axes::Axes;
 use chunks::{CACHE_BYTES, Chunks};
-use image::{Images, ZarrImage, pixels};
+use image::{Images, ZarrImage};
 use metadata::Metadata;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use warpfeed_image::decode::{StoredImage, all_bands};
-use warpfeed_image::planes::{Element, Planes};
+use warpfeed_image::planes::Planes;
 
 /// Images in a Zarr array, version 2 or 3, in a local folder. Needs the feature `zarr`.
 ///
@@ -73,7 +70,7 @@ impl ZarrArray {
     pub fn open(path: impl AsRef<Path>, axes: &str) -> Result<Self> {
         let path = path.as_ref();
         let metadata = Metadata::read(path)?;
-        let axes = Axes::read(axes, &metadata.shape, path)?;
+        let axes = read_axes(axes, &metadata.shape, path)?;
         let images = Images::new(Chunks::new(path, metadata), axes, path)?;
         Ok(Self { path: path.to_owned(), images: Arc::new(images), labels: None })
     }
@@ -104,22 +101,24 @@ impl ZarrArray {
         }
         let mut planes = Planes::default();
         image.decode(Rect::full(header.size), all_bands(header.kind), &mut planes)?;
-        let Size { width, height } = header.size;
-        let shape = [height as usize, width as usize, header.kind.channels.into()];
-        let are_pixels = header.kind.element == Element::U8 && matches!(header.kind.channels, 1 | 3);
-        let head = match header.kind.element {
-            Element::U8 if are_pixels => Vec::new(),
-            Element::U8 => npy::header("|u1", &shape)?,
-            Element::U16 => npy::header("<u2", &shape)?,
-            Element::F32 => npy::header("<f4", &shape)?,
-        };
-        let file = sample.buffer();
-        file.clear();
-        memory::reserve(file, head.len() + len_bytes as usize, "an image", FEWER_IMAGES)?;
-        file.extend(head);
-        pixels(&planes, file);
-        if are_pixels { sample.set_pixels(header.size, header.kind.channels as u8) } else { Ok(()) }
+        arrays::write(&planes, sample)
     }
+}
+
+/// Reads a letter for each dimension of an array of this shape.
+fn read_axes(text: &str, shape: &[u64], path: &Path) -> Result<Axes> {
+    let example = match shape.len() {
+        2 => "hw",
+        3 => "nhw",
+        4 => "nhwc",
+        dimensions => {
+            return Err(Error::Unsupported {
+                feature: format!("a Zarr array of {dimensions} dimensions, {shape:?}, in {}", path.display()),
+                remedy: "write it with 2 to 4 dimensions: samples, channels, rows and columns".to_owned(),
+            });
+        }
+    };
+    Axes::read(text, "nchw", example, &format!("the array of shape {shape:?} in {}", path.display()))
 }
 
 impl Source for ZarrArray {

@@ -481,7 +481,7 @@ fn hashed(source: &ZarrArray, dtype: &str) -> Result<String> {
         let (mut planes, image) = (Planes::default(), ZarrImage::new(&source.images, index));
         image.decode(Rect::full(image.header().size), all_bands(image.header().kind), &mut planes)?;
         let mut bytes = Vec::new();
-        pixels(&planes, &mut bytes);
+        arrays::pixels(&planes, &mut bytes);
         if planes.kind().element == Element::F32 && dtype != "float32" {
             let floats = bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value));
             bytes = match dtype {

@@ -5,12 +5,14 @@
 // Integers, single floats as IEEE 754 fixes them, and sine and cosine from `libm` are the same on every machine.
 
 mod bands;
+mod depth;
 mod detection;
 mod scene;
 #[cfg(test)]
 mod tests;
 
 pub use bands::{BANDS, write_bands};
+pub use depth::write_depth;
 
 use detection::KINDS;
 use scene::{Look, Noise, Object, size};

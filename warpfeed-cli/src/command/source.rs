@@ -55,6 +55,8 @@ pub struct FieldArgs {
     #[arg(long, value_name = "B02,B03,...", value_delimiter = ',')]
     bands: Vec<String>,
     /// Meaning of the dimensions of a Zarr array, a letter for each: n samples, c channels, h rows, w columns, as nhwc.
+    ///
+    /// Images that are lists in Parquet have no n: hwc or chw.
     #[arg(long, value_name = "NHWC")]
     axes: Option<String>,
     /// Zarr array with the labels of another one: whole numbers, one for each sample.

@@ -86,7 +86,8 @@ def open(
     flip_index: for each keypoint of COCO, the one that it is in a mirror image; by default told by their names.
     random_access: reads remote shards in any order.
     bands: names whose files are one image, in the order of its channels: patch_B02.tif and patch_B03.tif for ["B02", "B03"].
-    axes: a letter for each dimension of a Zarr array: n samples, c channels, h rows, w columns, such as "nhwc".
+    axes: a letter for each dimension of a Zarr array: n samples, c channels, h rows, w columns, such as "nhwc". Images
+        that are lists in Parquet have no n: "hwc" or "chw".
     labels: the Zarr array with the labels of another one.
     aux: folders of auxiliary images under the images' paths, such as "depth=scenes/depth" or "right=scenes/right,bicubic".
     """
