@@ -31,11 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_FINDINGS: usize = 100;
 
 /// Shares of the inputs by target, in the order of [`TARGETS`].
-<<<<<<< HEAD
-const SHARES: [u32; TARGETS.len()] = [30, 15, 10, 16, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3, 2, 2, 2, 4, 3, 3, 3, 2, 1, 2, 1];
-=======
-const SHARES: [u32; TARGETS.len()] = [30, 15, 10, 16, 4, 8, 7, 7, 5, 4, 6, 4, 3, 3, 3, 2, 2, 2, 3, 3, 3, 2, 1, 2, 1];
->>>>>>> help-a
+const SHARES: [u32; TARGETS.len()] =
+    [30, 15, 10, 16, 4, 8, 7, 7, 5, 4, 6, 4, 3, 3, 3, 2, 2, 2, 4, 3, 3, 3, 2, 1, 2, 1];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

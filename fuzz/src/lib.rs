@@ -37,7 +37,7 @@ use warpfeed_image::planes::Planes;
 pub type Target = fn(&[u8]);
 
 /// All targets by name. If a target has a folder in `corpus/`, it has the same name.
-pub const TARGETS: [(&str, Target); 25] = [
+pub const TARGETS: [(&str, Target); 26] = [
     ("image", image),
     ("planes", planes),
     ("oddities", oddities),
