@@ -318,7 +318,8 @@ impl RandomTransform for RandomAffine {
             let most = part * f64::from(side);
             rng.uniform(-most, most).round_ties_even() as i32
         };
-        let translate = [pixels(self.translate[0], image.width), pixels(self.translate[1], image.height)].map(f64::from);
+        let translate =
+            [pixels(self.translate[0], image.width), pixels(self.translate[1], image.height)].map(f64::from);
         let scale = uniform(&self.scale, rng);
         let shear = [uniform(&self.shear_x, rng), uniform(&self.shear_y, rng)];
         let interpolation = self.interpolation.draw(rng);

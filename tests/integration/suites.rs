@@ -29,8 +29,8 @@ fn kind(op: &Op) -> (&'static str, f64) {
     match op {
         Op::Affine(op) if op.center == Some([0.0; 2]) && op.shear[1] == 0.0 => ("ShearX", op.shear[0]),
         Op::Affine(op) if op.center == Some([0.0; 2]) => ("ShearY", op.shear[1]),
-        Op::Affine(op) if op.translate[1] == 0 => ("TranslateX", op.translate[0].into()),
-        Op::Affine(op) => ("TranslateY", op.translate[1].into()),
+        Op::Affine(op) if op.translate[1] == 0.0 => ("TranslateX", op.translate[0]),
+        Op::Affine(op) => ("TranslateY", op.translate[1]),
         Op::Rotate(op) => ("Rotate", op.degrees),
         Op::Brightness(op) => ("Brightness", op.factor - 1.0),
         Op::Saturation(op) => ("Color", op.factor - 1.0),
