@@ -21,17 +21,21 @@ pub fn views(data: &[u8]) {
     let options = if number(0) & 8 == 0 { options } else { options.dtype(DType::U8).layout(Layout::Nhwc) };
     let Ok(transforms) = Transforms::from_file(file, &options) else { return };
 
-    let (size, channels) = (Size::new(u32::from(number(2) % 300), u32::from(number(3) % 300)), usize::from(number(4) % 5));
+    let (size, channels) =
+        (Size::new(u32::from(number(2) % 300), u32::from(number(3) % 300)), usize::from(number(4) % 5));
     let strides = [5, 6, 7].map(|at| i64::from(number(at) as i16) / (1 << (number(8) % 12)));
     let memory: Vec<u8> = (0..1_u32 << 16).map(|i| (i * 31 >> 3) as u8).collect();
     let key = Key { seed: u64::from(number(9)), epoch: u64::from(form[20]), index: u64::from(form[21]) };
     let is_hwc = form[22] & 1 == 0;
     let view = if is_hwc { View::hwc(&memory, size, channels) } else { View::chw(&memory, size, channels) };
-    let Ok(view) = view.and_then(|view| if form[22] & 2 == 0 { Ok(view) } else { view.strides(strides) }) else { return };
+    let Ok(view) = view.and_then(|view| if form[22] & 2 == 0 { Ok(view) } else { view.strides(strides) }) else {
+        return;
+    };
     if size.area_px() > MAX_AREA_PX {
         return;
     }
-    let boxes = Boxes::new(BoxFormat::Xyxy, vec![[1.0, 2.0, 9.0, 8.0], [0.0, 0.0, size.width as f32, size.height as f32]]);
+    let boxes =
+        Boxes::new(BoxFormat::Xyxy, vec![[1.0, 2.0, 9.0, 8.0], [0.0, 0.0, size.width as f32, size.height as f32]]);
     let fields = if form[23] & 1 == 0 { Fields::new() } else { Fields::new().with("boxes", boxes).expect("two boxes") };
     let Ok((tensor, _)) = transforms.apply_with_fields(view, &fields, key) else { return };
     let batch = transforms.apply_batch(&[view; 2], &[key; 2], 2);
@@ -44,7 +48,8 @@ pub fn views(data: &[u8]) {
     let out = recipe.iter().try_fold(size, |size, op| op.output_size(size)).expect("the recipe fits");
     let channels = options.channels;
     let mut made = vec![77_u8; 3 * memory.len()];
-    let to = if form[23] & 2 == 0 { ViewMut::hwc(&mut made, out, channels) } else { ViewMut::chw(&mut made, out, channels) };
+    let to =
+        if form[23] & 2 == 0 { ViewMut::hwc(&mut made, out, channels) } else { ViewMut::chw(&mut made, out, channels) };
     let to = to.and_then(|to| if form[23] & 4 == 0 { Ok(to) } else { to.strides(strides) });
     if let Ok(to) = to
         && transforms.run(&recipe, view, to).is_ok()

@@ -85,8 +85,12 @@ impl Form {
             return Ok(self);
         }
         let Self { view, size, channels, strides, .. } = self;
+        let Strides { row, column, channel } = strides;
         let expected = match last.and_then(|last| last.checked_add(1)) {
-            Some(needed) => format!("at least {needed} elements for {size} pixels of {channels} channels, {strides:?}"),
+            Some(needed) => format!(
+                "at least {needed} elements for {size} pixels of {channels} channels with strides of {row}, {column} and \
+                 {channel} (row, column, channel)"
+            ),
             None => "as long as its size and strides say, which no memory is".to_owned(),
         };
         Err(Error::parameter(view, "slice", expected, format!("{len} elements")))
@@ -104,7 +108,9 @@ impl Form {
         for (count, stride) in dimensions.into_iter().filter(|(count, _)| *count > 1) {
             if stride <= reached {
                 let expected = "such that each value has a place of its own";
-                return Err(Error::parameter(self.view, "strides", expected, format!("{:?}", self.strides)));
+                let Strides { row, column, channel } = self.strides;
+                let got = format!("{row}, {column} and {channel} (row, column, channel)");
+                return Err(Error::parameter(self.view, "strides", expected, got));
             }
             reached += (count - 1) * stride;
         }
@@ -127,7 +133,7 @@ mod tests {
         let form = |len, layout| Form::new("View", len, Size::new(4, 3), 3, layout);
         assert!(form(36, Layout::Nhwc).is_ok() && form(35, Layout::Nhwc).unwrap_err().is_parameter());
         let crop = form(36, Layout::Nchw).unwrap();
-        assert_eq!(crop.strided(100, [40, 10, 1]).unwrap().place(1, 2, 1), 61);
+        assert_eq!(crop.strided(104, [40, 10, 1]).unwrap().place(1, 2, 1), 61);
         assert!(crop.strided(103, [40, 10, 1]).is_err() && crop.strided(104, [40, 10, 1]).is_ok());
         assert!(crop.strided(104, [40, -10, 1]).unwrap_err().to_string().contains("strides must be 0 or more"));
         assert!(crop.strided(usize::MAX, [i64::MAX; 3]).is_err());
