@@ -7,7 +7,6 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use warpfeed_image::decode::{DecodeOptions, Pixels};
 #[cfg(feature = "tiff")]
 use warpfeed_image::decode::{StoredImage, TiffFile};
 use warpfeed_image::encode_png;
+use warpfeed_image::file::open;
 use warpfeed_image::raster::luma;
 
 /// Memory of more bytes is not kept for the next image.
@@ -95,7 +95,7 @@ fn fields(header: &Header) -> Fields {
 /// The header of a file, of which only the beginning is read if that is enough. A TIFF's header may be anywhere.
 fn file_header(path: PathBuf) -> Result<Header> {
     let of_file = |error| Error::Io { action: "read", path: path.clone(), source: Arc::new(error) };
-    let mut file = File::open(&path).map_err(of_file)?;
+    let (mut file, _) = open(&path).map_err(of_file)?;
     let mut bytes = Vec::new();
     file.by_ref().take(HEADER_BYTES).read_to_end(&mut bytes).map_err(of_file)?;
     let mut header = probe(&bytes);
