@@ -17,25 +17,19 @@ type Moved<const N: usize> = (Vec<[f32; N]>, (u32, u32));
 
 /// An operation.
 #[pyclass(frozen)]
-pub(crate) struct Operation {
-    op: Op,
-    /// The operation alone, which moves fields.
-    transforms: Transforms,
-}
+pub(crate) struct Operation(Op);
 
 #[pymethods]
 impl Operation {
     /// Reads the written form of an operation, in JSON.
     #[new]
     fn new(written: &str) -> PyResult<Self> {
-        let op: Op = serde_json::from_str(written).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let transforms = Transforms::new([op.clone()]).map_err(raise)?;
-        Ok(Self { op, transforms })
+        serde_json::from_str(written).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Height and width of the result for an image of this height and width.
     fn output_size(&self, height: u32, width: u32) -> PyResult<(u32, u32)> {
-        let size = self.op.output_size(Size::new(width, height)).map_err(raise)?;
+        let size = self.0.output_size(Size::new(width, height)).map_err(raise)?;
         Ok((size.height, size.width))
     }
 
@@ -93,8 +87,9 @@ impl Operation {
 impl Operation {
     fn moved(&self, fields: Result<Fields>, height: u32, width: u32) -> Result<(Fields, (u32, u32))> {
         let size = Size::new(width, height);
-        let moved = self.transforms.move_fields(std::slice::from_ref(&self.op), size, &fields?)?;
-        let after = self.op.output_size(size)?;
+        let alone = Transforms::new([self.0.clone()])?;
+        let moved = alone.move_fields(std::slice::from_ref(&self.0), size, &fields?)?;
+        let after = self.0.output_size(size)?;
         Ok((moved, (after.height, after.width)))
     }
 
@@ -124,7 +119,7 @@ impl Operation {
                 } else {
                     (View::hwc(values, from.size, from.channels)?, ViewMut::hwc(results, to.size, to.channels)?)
                 };
-                self.op.apply_to(view.strides(from.strides)?, out.strides(to.strides)?)?;
+                self.0.apply_to(view.strides(from.strides)?, out.strides(to.strides)?)?;
             }
             Ok(())
         })

@@ -139,6 +139,14 @@ def test_values_of_any_type_are_copied(dtype):
         F.pad(array, 2, fill=7)
 
 
+def test_floats_and_16_bits_have_torchvisions_ranges():
+    floats, wide = pixels(dtype=numpy.float32), pixels(dtype=numpy.uint16)
+    assert numpy.array_equal(F.adjust_brightness(floats, 1.7), numpy.minimum(floats * numpy.float32(1.7), 1))
+    assert numpy.array_equal(F.invert(floats), 1 - floats) and numpy.array_equal(F.invert(wide), 65535 - wide)
+    assert numpy.array_equal(F.solarize(floats, 0.25), numpy.where(floats >= 0.25, 1 - floats, floats))
+    assert numpy.array_equal(F.solarize(wide, 30_000), numpy.where(wide >= 30_000, 65535 - wide, wide))
+
+
 def test_nothing_to_do_gives_the_input():
     array = pixels()
     assert F.resize(array, [47, 61]) is array and F.posterize(array, 8) is array and F.grayscale_to_rgb(array) is array

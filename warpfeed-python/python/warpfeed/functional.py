@@ -423,8 +423,11 @@ def _colors(inpt: Any, op: dict[str, Any]) -> Any:
 
 
 def adjust_brightness(inpt: Any, brightness_factor: float) -> Any:
-    """Multiplies by a factor."""
-    return _colors(inpt, {"op": "brightness", "factor": _factor("brightness_factor", brightness_factor)})
+    """Multiplies by a factor. Floating-point numbers stay within 0 to 1."""
+    made = _colors(inpt, {"op": "brightness", "factor": _factor("brightness_factor", brightness_factor)})
+    if "float" not in str(getattr(made, "dtype", "")) or kind(inpt) not in ("array", "tensor"):
+        return made
+    return made.clip(0, 1) if kind(inpt) == "array" else wrapped(made.clamp(0, 1), inpt)
 
 
 def adjust_contrast(inpt: Any, contrast_factor: float) -> Any:
