@@ -17,6 +17,8 @@ mod positions;
 mod preprocessor;
 mod source;
 mod tensor;
+mod transforms;
+mod views;
 
 use crate::ending::detached;
 use pyo3::prelude::*;
@@ -85,6 +87,8 @@ mod _warpfeed {
     use super::source::Source;
     #[pymodule_export]
     use super::tensor::Tensor;
+    #[pymodule_export]
+    use super::transforms::{Recipe, Transforms};
     #[pymodule_export]
     use super::{command, hugging_face_ops, preset, presets, settings, timm_ops};
 

@@ -1,16 +1,14 @@
 //! An operation on images in memory, for `warpfeed.functional`.
 
-use crate::ending::detached;
 use crate::error::raise;
-use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use crate::views::each_image;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use warpfeed::Result;
 use warpfeed::fields::{BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, PointConvention};
 use warpfeed::image::Size;
-use warpfeed::image::planes::Value;
 use warpfeed::ops::Op;
-use warpfeed::transforms::{Transforms, View, ViewMut};
+use warpfeed::transforms::Transforms;
 
 /// Rows after an operation, and the height and width of the image that they are of.
 type Moved<const N: usize> = (Vec<[f32; N]>, (u32, u32));
@@ -41,15 +39,7 @@ impl Operation {
         out: &Bound<'_, PyAny>,
         channels_first: bool,
     ) -> PyResult<()> {
-        if let Ok(images) = PyBuffer::<u8>::get(images) {
-            self.run_on(py, &images, out, channels_first)
-        } else if let Ok(images) = PyBuffer::<u16>::get(images) {
-            self.run_on(py, &images, out, channels_first)
-        } else if let Ok(images) = PyBuffer::<f32>::get(images) {
-            self.run_on(py, &images, out, channels_first)
-        } else {
-            Err(PyTypeError::new_err("images must be an array of uint8, uint16 or float32"))
-        }
+        each_image(py, images, out, channels_first, |_, image, out| self.0.apply_to(image, out))
     }
 
     /// Moves boxes along.
@@ -61,13 +51,7 @@ impl Operation {
         height: u32,
         width: u32,
     ) -> PyResult<Moved<4>> {
-        let format = match format {
-            "xyxy" => BoxFormat::Xyxy,
-            "xywh" => BoxFormat::Xywh,
-            _ => BoxFormat::Cxcywh,
-        };
-        let clamping = if clamping == Some("soft") { Clamping::Soft } else { Clamping::None };
-        let boxes = Boxes::new(format, rows).with_clamping(clamping);
+        let boxes = boxes_of(rows, format, clamping);
         let (fields, size) = self.moved(Fields::new().with("boxes", boxes), height, width).map_err(raise)?;
         Ok((fields.boxes().map(|boxes| boxes.rows().to_vec()).unwrap_or_default(), size))
     }
@@ -92,94 +76,14 @@ impl Operation {
         let after = self.0.output_size(size)?;
         Ok((moved, (after.height, after.width)))
     }
-
-    fn run_on<T: Element + Value + warpfeed::Element>(
-        &self,
-        py: Python<'_>,
-        images: &PyBuffer<T>,
-        out: &Bound<'_, PyAny>,
-        channels_first: bool,
-    ) -> PyResult<()> {
-        let mut out =
-            PyBuffer::<T>::get(out).map_err(|_| PyTypeError::new_err("the output must have the type of the images"))?;
-        if out.readonly() {
-            return Err(PyValueError::new_err("the output must be writable"));
-        }
-        let from = Images::of(images, channels_first)?;
-        let to = Images::of(&out, channels_first)?;
-        if from.number != to.number {
-            return Err(PyValueError::new_err("the output must have the number of the images"));
-        }
-        let (values, results) = (values(images, &from), values_mut(&mut out, &to));
-        detached(py, || {
-            for i in 0..from.number {
-                let (values, results) = (&values[i * from.step..], &mut results[i * to.step..]);
-                let (view, out) = if channels_first {
-                    (View::chw(values, from.size, from.channels)?, ViewMut::chw(results, to.size, to.channels)?)
-                } else {
-                    (View::hwc(values, from.size, from.channels)?, ViewMut::hwc(results, to.size, to.channels)?)
-                };
-                self.0.apply_to(view.strides(from.strides)?, out.strides(to.strides)?)?;
-            }
-            Ok(())
-        })
-        .map_err(raise)
-    }
 }
 
-/// The form of an array of images. Lengths and distances are in elements.
-struct Images {
-    number: usize,
-    /// From one image to the next.
-    step: usize,
-    size: Size,
-    channels: usize,
-    /// In the order of an image's dimensions.
-    strides: [i64; 3],
-    /// From the first value to the last, both included.
-    len: usize,
-}
-
-impl Images {
-    /// # Errors
-    /// `ValueError` for an array that has not four dimensions, that is empty or huge, or whose strides are negative.
-    fn of<T: Element>(buffer: &PyBuffer<T>, channels_first: bool) -> PyResult<Self> {
-        let wrong =
-            || PyValueError::new_err("images must be a non-empty array of four dimensions and positive strides");
-        let (&[number, a, b, c], strides) = (buffer.shape(), buffer.strides()) else { return Err(wrong()) };
-        let mut steps = [0; 4];
-        let mut len = 1_usize;
-        for ((step, stride), dimension) in steps.iter_mut().zip(strides).zip([number, a, b, c]) {
-            *step = usize::try_from(*stride).map_err(|_| wrong())?;
-            if dimension == 0 || *step % size_of::<T>() != 0 {
-                return Err(wrong());
-            }
-            *step /= size_of::<T>();
-            len = (dimension - 1).checked_mul(*step).and_then(|last| len.checked_add(last)).ok_or_else(wrong)?;
-        }
-        if !(buffer.buf_ptr() as usize).is_multiple_of(align_of::<T>()) {
-            return Err(PyValueError::new_err("values must be aligned"));
-        }
-        let (channels, height, width) = if channels_first { (a, b, c) } else { (c, a, b) };
-        let side = |side: usize| u32::try_from(side).map_err(|_| wrong());
-        let size = Size::new(side(width)?, side(height)?);
-        let strides = [steps[1] as i64, steps[2] as i64, steps[3] as i64];
-        Ok(Self { number, step: steps[0], size, channels, strides, len })
-    }
-}
-
-/// The values of images, with what lies between them.
-#[allow(unsafe_code)]
-fn values<'a, T: Element>(buffer: &'a PyBuffer<T>, images: &Images) -> &'a [T] {
-    // SAFETY: the buffer is exported as long as it is borrowed; its pointer is aligned, and its last element is at
-    // `images.len - 1`, by its own shape and strides. Its owner must not change it while it is read, as with every
-    // library that reads buffers.
-    unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), images.len) }
-}
-
-/// The memory of results, with what lies between them, which is not written.
-#[allow(unsafe_code)]
-fn values_mut<'a, T: Element>(buffer: &'a mut PyBuffer<T>, images: &Images) -> &'a mut [T] {
-    // SAFETY: as in `values`; the buffer is writable, and Python made it for this call.
-    unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast(), images.len) }
+/// Boxes of a format, clamped softly or not at all.
+pub(crate) fn boxes_of(rows: Vec<[f32; 4]>, format: &str, clamping: Option<&str>) -> Boxes {
+    let format = match format {
+        "xyxy" => BoxFormat::Xyxy,
+        "xywh" => BoxFormat::Xywh,
+        _ => BoxFormat::Cxcywh,
+    };
+    Boxes::new(format, rows).with_clamping(if clamping == Some("soft") { Clamping::Soft } else { Clamping::None })
 }

@@ -11,8 +11,10 @@ __all__ = [
     "Operation",
     "Pipeline",
     "Preprocessor",
+    "Recipe",
     "Source",
     "Tensor",
+    "Transforms",
     "__version__",
     "command",
     "decode",
@@ -69,6 +71,30 @@ class Operation:
     def points(
         self, rows: Sequence[Sequence[float]], height: int, width: int
     ) -> tuple[list[list[float]], tuple[int, int]]: ...
+
+@final
+class Transforms:
+    def __new__(cls, written: str, pixels: str, channels: int, sanitize: bool) -> Transforms: ...
+    def draw(
+        self,
+        height: int,
+        width: int,
+        boxes: tuple[Sequence[Sequence[float]], str, str | None] | None,
+        points: tuple[Sequence[Sequence[float]], int] | None,
+        masks: Sequence[tuple[Sequence[bytes], bool]],
+        key: tuple[int, int, int],
+    ) -> Recipe: ...
+
+@final
+class Recipe:
+    def output_size(self, height: int, width: int) -> tuple[int, int]: ...
+    def makes_floats(self) -> bool: ...
+    def written(self) -> str: ...
+    def run(self, images: Any, out: Any, channels_first: bool) -> None: ...
+    def rows(self) -> list[int]: ...
+    def boxes(self) -> list[list[float]]: ...
+    def points(self) -> list[list[float]]: ...
+    def mask(self, number: int) -> list[bytes]: ...
 
 @final
 class Tensor:

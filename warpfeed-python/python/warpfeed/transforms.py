@@ -6,12 +6,15 @@ Lengths are in pixels, sizes are (width, height) or one number for both, colors 
 
 from __future__ import annotations
 
+import functools
+import json
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from ._arguments import check, one_of, shown, unknown
+from ._compose import Applied
 from ._errors import ParameterError
 
 Interpolation: TypeAlias = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
@@ -55,6 +58,10 @@ class Written:
             if value is not None
         }
         return {kind: name, **own}
+
+    def __call__(self, *inputs: Any, key: tuple[int, int, int] | None = None, **named: Any) -> Any:
+        """The transform of images in memory: see `Compose`."""
+        return Compose([self])(*inputs, key=key, **named)
 
     def named(self, name: str) -> dict[str, Any]:
         """The written form of a transform whose random numbers have this name, so that another that is added to the list
@@ -126,6 +133,36 @@ def _check_written(written: Mapping[str, Any], place: str) -> None:
 
 def _classes() -> Iterator[type[Written]]:
     return iter(Written.__subclasses__())
+
+
+@dataclass(frozen=True)
+class Compose(Applied):
+    """Transforms of images in memory, with a loader's draws and values.
+
+    Called with a sample, of any structure of dicts, lists and tuples: PIL images, arrays and tensors in it are images;
+    of plain tensors only the first is one, and only if there is no other image. torchvision's masks, boxes and points go
+    along, and so does what a dict has under a name of `follow`, row by row with the boxes. Anything else is passed on.
+    Called by keywords, `compose(image=image, mask=mask, bboxes=boxes, keypoints=points, labels=labels)` gives a dict.
+
+    All images of a sample have one size and one draw, but each image of a tensor with further dimensions (not of a Video)
+    has draws of its own, unless `per_batch`.
+
+    key: (seed, epoch, index), whose draws are those of a loader with that seed for that sample. Without it, the seed comes
+        from torch's generator, or `generator`; from Python's where torch is not imported.
+    sanitize: drops objects whose boxes are no longer valid.
+    bbox_format: what the numbers of `bboxes` mean.
+    """
+
+    transforms: Sequence[Transform]
+    per_batch: bool = False
+    generator: Any = None
+    sanitize: bool = True
+    follow: Sequence[str] = ("labels", "area", "iscrowd")
+    bbox_format: Literal["xyxy", "xywh", "cxcywh"] = "xyxy"
+
+    @functools.cached_property
+    def _text(self) -> str:
+        return json.dumps(written(self.transforms))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,125 @@
+//! Arrays of images in the memory of Python's libraries.
+
+use crate::ending::detached;
+use crate::error::raise;
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use warpfeed::Result;
+use warpfeed::image::Size;
+use warpfeed::image::planes::Value;
+use warpfeed::transforms::{View, ViewMut};
+
+/// Calls `run` for each image of an array [N, C, H, W], or [N, H, W, C], with its number and its place in another array.
+/// Values are uint8, uint16 or float32, those of the results the same or float32.
+pub(crate) fn each_image(
+    py: Python<'_>,
+    images: &Bound<'_, PyAny>,
+    out: &Bound<'_, PyAny>,
+    channels_first: bool,
+    run: impl Fn(usize, View<'_>, ViewMut<'_>) -> Result<()> + Send + Sync,
+) -> PyResult<()> {
+    macro_rules! by_types {
+        ($($from:ty => $($to:ty),+;)+) => {$(
+            if let Ok(images) = PyBuffer::<$from>::get(images) {
+                $(if let Ok(out) = PyBuffer::<$to>::get(out) {
+                    return run_on(py, &images, out, channels_first, run);
+                })+
+                return Err(PyTypeError::new_err("the output must have the type of the images, or float32"));
+            }
+        )+};
+    }
+    by_types! {
+        u8 => u8, f32;
+        u16 => u16, f32;
+        f32 => f32;
+    }
+    Err(PyTypeError::new_err("images must be an array of uint8, uint16 or float32"))
+}
+
+fn run_on<T: Element + Value, U: Element + warpfeed::Element + Send + Sync>(
+    py: Python<'_>,
+    images: &PyBuffer<T>,
+    mut out: PyBuffer<U>,
+    channels_first: bool,
+    run: impl Fn(usize, View<'_>, ViewMut<'_>) -> Result<()> + Send + Sync,
+) -> PyResult<()> {
+    if out.readonly() {
+        return Err(PyValueError::new_err("the output must be writable"));
+    }
+    let (from, to) = (Images::of(images, channels_first)?, Images::of(&out, channels_first)?);
+    if from.number != to.number {
+        return Err(PyValueError::new_err("the output must have the number of the images"));
+    }
+    let (values, results) = (values(images, &from), values_mut(&mut out, &to));
+    detached(py, || {
+        for i in 0..from.number {
+            let (values, results) = (&values[i * from.step..], &mut results[i * to.step..]);
+            let (view, out) = if channels_first {
+                (View::chw(values, from.size, from.channels)?, ViewMut::chw(results, to.size, to.channels)?)
+            } else {
+                (View::hwc(values, from.size, from.channels)?, ViewMut::hwc(results, to.size, to.channels)?)
+            };
+            run(i, view.strides(from.strides)?, out.strides(to.strides)?)?;
+        }
+        Ok(())
+    })
+    .map_err(raise)
+}
+
+/// The form of an array of images. Lengths and distances are in elements.
+struct Images {
+    number: usize,
+    /// From one image to the next.
+    step: usize,
+    size: Size,
+    channels: usize,
+    /// In the order of an image's dimensions.
+    strides: [i64; 3],
+    /// From the first value to the last, both included.
+    len: usize,
+}
+
+impl Images {
+    /// # Errors
+    /// `ValueError` for an array that has not four dimensions, that is empty or huge, or whose strides are negative.
+    fn of<T: Element>(buffer: &PyBuffer<T>, channels_first: bool) -> PyResult<Self> {
+        let wrong =
+            || PyValueError::new_err("images must be a non-empty array of four dimensions and positive strides");
+        let (&[number, a, b, c], strides) = (buffer.shape(), buffer.strides()) else { return Err(wrong()) };
+        let mut steps = [0; 4];
+        let mut len = 1_usize;
+        for ((step, stride), dimension) in steps.iter_mut().zip(strides).zip([number, a, b, c]) {
+            *step = usize::try_from(*stride).map_err(|_| wrong())?;
+            if dimension == 0 || *step % size_of::<T>() != 0 {
+                return Err(wrong());
+            }
+            *step /= size_of::<T>();
+            len = (dimension - 1).checked_mul(*step).and_then(|last| len.checked_add(last)).ok_or_else(wrong)?;
+        }
+        if !(buffer.buf_ptr() as usize).is_multiple_of(align_of::<T>()) {
+            return Err(PyValueError::new_err("values must be aligned"));
+        }
+        let (channels, height, width) = if channels_first { (a, b, c) } else { (c, a, b) };
+        let side = |side: usize| u32::try_from(side).map_err(|_| wrong());
+        let size = Size::new(side(width)?, side(height)?);
+        let strides = [steps[1] as i64, steps[2] as i64, steps[3] as i64];
+        Ok(Self { number, step: steps[0], size, channels, strides, len })
+    }
+}
+
+/// The values of images, with what lies between them.
+#[allow(unsafe_code)]
+fn values<'a, T: Element>(buffer: &'a PyBuffer<T>, images: &Images) -> &'a [T] {
+    // SAFETY: the buffer is exported as long as it is borrowed; its pointer is aligned, and its last element is at
+    // `images.len - 1`, by its own shape and strides. Its owner must not change it while it is read, as with every
+    // library that reads buffers.
+    unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), images.len) }
+}
+
+/// The memory of results, with what lies between them, which is not written.
+#[allow(unsafe_code)]
+fn values_mut<'a, T: Element>(buffer: &'a mut PyBuffer<T>, images: &Images) -> &'a mut [T] {
+    // SAFETY: as in `values`; the buffer is writable, and Python made it for this call.
+    unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast(), images.len) }
+}
