@@ -70,14 +70,20 @@ def test_structures_are_kept():
     pair = namedtuple("pair", "image name")
     array, compose = pixels(), Compose(LIST)
     want = compose(array, key=KEY)
-    sample = {"a": [array, "text"], "b": pair(array, 7), "c": None}
+    image = PIL.fromarray(array)
+    rows = numpy.zeros((5, 4))
+    sample = {"a": [image, "text"], "b": pair(image, 7), "c": None, "d": rows}
     got = compose(sample, key=KEY)
-    assert numpy.array_equal(got["a"][0], want) and got["a"][1] == "text" and got["c"] is None
-    assert isinstance(got["b"], pair) and got["b"].name == 7 and numpy.array_equal(got["b"].image, want)
+    assert numpy.array_equal(numpy.asarray(got["a"][0]), want) and got["a"][1] == "text" and got["c"] is None
+    assert isinstance(got["b"], pair) and got["b"].name == 7 and numpy.array_equal(numpy.asarray(got["b"].image), want)
+    assert got["d"] is rows
     first, label = compose(array, 3, key=KEY)
     assert numpy.array_equal(first, want) and label == 3
     with pytest.raises(ValueError, match="must have one size"):
-        compose([array, array[1:]], key=KEY)
+        compose([image, PIL.fromarray(array[1:])], key=KEY)
+    for sample in ({"image": array, "mask": array[..., 0]}, (image, array)):
+        with pytest.raises(TypeError, match="is a mask or an image: say which"):
+            compose(sample, key=KEY)
 
 
 def test_copies_and_threads():
@@ -157,7 +163,10 @@ def test_tensors_and_torchs_generator():
     want = compose(array, key=KEY)
     planes = torch.from_numpy(array).permute(2, 0, 1)
     assert numpy.array_equal(compose(planes, key=KEY).permute(1, 2, 0).numpy(), want)
-    assert compose((planes, planes), key=KEY)[1] is planes
+    rows = torch.zeros(5, 4)
+    assert compose((planes, rows), key=KEY)[1] is rows
+    with pytest.raises(TypeError, match="is a mask or an image"):
+        compose((planes, planes[0]), key=KEY)
     batch = compose(planes.expand(4, 3, 47, 61), key=KEY)
     for i in range(4):
         assert numpy.array_equal(batch[i].permute(1, 2, 0).numpy(), compose(array, key=(7, 3, 5 + i)))

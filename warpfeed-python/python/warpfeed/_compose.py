@@ -12,7 +12,7 @@ from typing import Any
 from . import _warpfeed
 from ._arguments import shown
 from ._errors import ParameterError, UnsupportedError
-from ._kinds import MODES, NUMBERS, kind, wrapped
+from ._kinds import MODES, NUMBERS, kind, size_of, wrapped
 
 Key = tuple[int, int, int]
 Path = tuple[Any, ...]
@@ -33,6 +33,7 @@ class _Sample:
     boxes: list[tuple[Path, Any]] = field(default_factory=list)
     points: list[tuple[Path, Any]] = field(default_factory=list)
     following: list[tuple[Path, Any]] = field(default_factory=list)
+    others: list[tuple[Path, Any]] = field(default_factory=list)
 
 
 class Applied:
@@ -61,6 +62,7 @@ class Applied:
         parts = _parts(sample, self.follow)
         if not parts.images:
             raise TypeError("a sample must have an image: a PIL image, a NumPy array or a tensor")
+        _check_others(parts)
         make = _with_objects if parts.masks or parts.boxes or parts.points else _images_alone
         results = make(parts, self._text, self._key(key), self)
         return _replaced(sample, results, ())
@@ -126,7 +128,8 @@ def _leaves(sample: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _parts(sample: Any, follow: Sequence[str]) -> _Sample:
-    parts, plain = _Sample(), []
+    """What the leaves of a sample are. Of plain tensors and arrays the first is an image, if there is no other."""
+    parts = _Sample()
     for path, leaf in _leaves(sample, ()):
         found = kind(leaf)
         if found == "mask" or isinstance(leaf, _PlainMask):
@@ -137,16 +140,29 @@ def _parts(sample: Any, follow: Sequence[str]) -> _Sample:
             parts.points.append((path, leaf))
         elif path and path[-1] in follow:
             parts.following.append((path, leaf))
-        elif found == "tensor" and type(leaf).__name__ not in ("Image", "Video"):
-            plain.append((path, leaf))
-        elif found in ("pil", "tensor") or found == "array" and leaf.ndim in (2, 3):
+        elif found == "pil" or found == "tensor" and type(leaf).__name__ in ("Image", "Video"):
             parts.images.append((path, leaf))
+        elif found in ("tensor", "array"):
+            parts.others.append((path, leaf))
     if not parts.images:
-        parts.images = plain[:1]
+        parts.images, parts.others = parts.others[:1], parts.others[1:]
     # Lists of numbers under these names have their numbers as leaves.
     names = {path[:-1] for path, _ in _leaves(sample, ()) if len(path) > 1 and path[-2] in follow}
     parts.following += [(path, _at(sample, path)) for path in sorted(names, key=str)]
     return parts
+
+
+def _check_others(parts: _Sample) -> None:
+    """Refuses what looks like a mask or a further image, but does not say which."""
+    sides = size_of(parts.images[0][1])
+    for path, other in parts.others:
+        shape = tuple(other.shape)
+        if sides in (shape[-2:], shape[:2]):
+            name = ", ".join(map(str, path))
+            raise TypeError(
+                f"an array of the image's size ({name}) is a mask or an image: say which by torchvision's Mask or Image, or "
+                "call by keywords, as compose(image=image, mask=mask)"
+            )
 
 
 def _at(sample: Any, path: Path) -> Any:

@@ -139,9 +139,10 @@ def _classes() -> Iterator[type[Written]]:
 class Compose(Applied):
     """Transforms of images in memory, with a loader's draws and values.
 
-    Called with a sample, of any structure of dicts, lists and tuples: PIL images, arrays and tensors in it are images;
-    of plain tensors only the first is one, and only if there is no other image. torchvision's masks, boxes and points go
-    along, and so does what a dict has under a name of `follow`, row by row with the boxes. Anything else is passed on.
+    Called with a sample, of any structure of dicts, lists and tuples: PIL images and torchvision's Image and Video in it
+    are images; without one, the first tensor or array is. A further tensor or array of the image's size is refused,
+    because it may be a mask. torchvision's masks, boxes and points go along, and so does what a dict has under a name of
+    `follow`, row by row with the boxes. Anything else is passed on.
     Called by keywords, `compose(image=image, mask=mask, bboxes=boxes, keypoints=points, labels=labels)` gives a dict.
 
     All images of a sample have one size and one draw, but each image of a tensor with further dimensions (not of a Video)
