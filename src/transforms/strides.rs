@@ -44,7 +44,7 @@ impl Form {
         Self { view, size, channels: channels as u16, layout, strides }.inside(len)
     }
 
-    /// The pixels of an image, whose fourth byte is passed over.
+    /// The form of an image's pixels. It leaves out their fourth bytes.
     pub(super) fn of_image(image: &Image) -> Result<Self> {
         let size = image.size();
         let form = Self::new("Image", 3 * image.pixels().len(), size, 3, Layout::Nhwc)?;

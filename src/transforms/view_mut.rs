@@ -101,7 +101,7 @@ impl<'a> ViewMut<'a> {
         self.dtype
     }
 
-    /// The same pixels, to be read.
+    /// A view that reads the same pixels.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for 16-bit floating-point numbers.

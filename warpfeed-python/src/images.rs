@@ -92,7 +92,7 @@ fn fields(header: &Header) -> Fields {
     (header.format.name(), width, height, kind.channels, element, orientation, bits, header.progressive, has_alpha)
 }
 
-/// The header of a file, of which only the beginning is read if that is enough. A TIFF's header may be anywhere.
+/// Reads the header of a file: its beginning, and the rest only if that is not enough. A TIFF's header may be anywhere.
 fn file_header(path: PathBuf) -> Result<Header> {
     let of_file = |error| Error::Io { action: "read", path: path.clone(), source: Arc::new(error) };
     let (mut file, _) = open(&path).map_err(of_file)?;

@@ -86,7 +86,7 @@ impl Transforms {
     }
 }
 
-/// What was drawn for an image, and what it makes of boxes, points and masks.
+/// The operations that were drawn for an image, and its boxes, points and masks after them.
 #[pyclass(frozen)]
 pub(crate) struct Recipe {
     ops: Vec<Op>,

@@ -232,3 +232,6 @@ def test_masks_boxes_and_points_are_torchvisions():
     rotated = tv.BoundingBoxes(torch.rand(2, 5), format="CXCYWHR", canvas_size=(47, 61))
     with pytest.raises(NotImplementedError, match="rotated boxes"):
         F.hflip(rotated)
+    hard = tv.BoundingBoxes(boxes, format="XYXY", canvas_size=(47, 61), clamping_mode="hard")
+    with pytest.raises(NotImplementedError, match="clamping_mode 'hard'"):
+        F.rotate(hard, 20)

@@ -393,7 +393,7 @@ impl ImageColumn {
     /// images.
     ///
     /// # Errors
-    /// Those of [`Lists::new`]; [`Error::Parameter`] for axes of a column without lists.
+    /// The errors of [`Lists::new`]; [`Error::Parameter`] for axes of a column without lists.
     fn find(path: &Path, metadata: &ParquetMetaData, wanted: Option<&str>, axes: Option<&str>) -> Result<Option<Self>> {
         let names = wanted.map_or_else(|| vec!["image", "img", "bytes"], |wanted| vec![wanted]);
         for name in names {

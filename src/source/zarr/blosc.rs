@@ -261,7 +261,7 @@ fn unshuffle_bits(sorted: &[u8], block: &mut [u8], value_bytes: usize) {
     block[rest..].copy_from_slice(&sorted[rest..]);
 }
 
-/// Eight bytes of which byte `i` has bit `i` of each of the given ones.
+/// Makes eight bytes of eight others: byte `i` gets bit `i` of each.
 fn transposed(bytes: [u8; 8]) -> [u8; 8] {
     let mut x = u64::from_le_bytes(bytes);
     // Squares of 1, 2 and 4 bits change places across the diagonal.

@@ -7,7 +7,7 @@ use warpfeed_image::Result;
 /// Number of bytes that an entry takes besides its data.
 const ENTRY_BYTES: usize = 256;
 
-/// What is kept.
+/// The decoded chunks that are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     /// The chunk with this number.

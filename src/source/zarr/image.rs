@@ -1,4 +1,4 @@
-//! An image of an array, of which only the needed chunks are read.
+//! An image of an array. Only the chunks that a part needs are read.
 
 use super::chunks::Chunks;
 use crate::error::{Error, Result};

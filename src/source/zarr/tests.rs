@@ -30,7 +30,7 @@ fn version_2(changes: &[(&str, Value)]) -> TempDir {
     folder
 }
 
-/// The same of version 3.
+/// A folder with an array of version 3, whose metadata have these changes.
 fn version_3(changes: &[(&str, Value)]) -> TempDir {
     let mut metadata = json!({
         "zarr_format": 3, "node_type": "array", "shape": [2, 5, 7, 3], "data_type": "uint16", "fill_value": 9,

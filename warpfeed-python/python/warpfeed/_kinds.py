@@ -244,6 +244,8 @@ def _boxes(boxes: Any, native: Any) -> Any:
     if format not in ("XYXY", "XYWH", "CXCYWH"):
         raise UnsupportedError(f"rotated boxes ({format}) are not supported: use XYXY, XYWH or CXCYWH")
     clamping = getattr(boxes, "clamping_mode", "soft")
+    if clamping == "hard":
+        raise UnsupportedError("boxes with clamping_mode 'hard' are not supported: use 'soft' or None")
     plain = boxes.as_subclass(torch.Tensor)
     size = tuple(boxes.canvas_size)
     rows = plain.reshape(-1, 4).tolist()

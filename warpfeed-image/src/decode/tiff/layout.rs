@@ -202,7 +202,7 @@ impl Layout {
         u64::from(self.chunks_across()) * u64::from(self.size.height.div_ceil(self.chunk.height))
     }
 
-    /// Number of planes, each of which strips or tiles cover.
+    /// Number of planes. Strips or tiles cover each of them.
     pub(super) fn planes(&self) -> u64 {
         if self.is_planar { self.channels.into() } else { 1 }
     }
