@@ -62,8 +62,8 @@ impl Mode {
     }
 }
 
-/// A header: format, width, height, channels, type, orientation, bits of a sample, whether a JPEG is progressive, whether
-/// there is an alpha channel.
+/// A header: format, width, height, channels, type, orientation, bits of a sample, whether a JPEG is progressive, and
+/// whether there is an alpha channel.
 type Fields = (&'static str, u32, u32, u16, &'static str, u8, u8, bool, bool);
 
 /// The header of an image, or of the file at a path.
@@ -375,7 +375,7 @@ fn writable(buffer: &mut PyBuffer<u8>) -> PyResult<&mut [u8]> {
     if buffer.readonly() || !buffer.is_c_contiguous() {
         return Err(PyValueError::new_err("out must be contiguous and writable"));
     }
-    // SAFETY: the buffer is exported, contiguous and writable as long as it is borrowed. No other code may use the array
-    // meanwhile, as with every library that writes to buffers.
+    // SAFETY: the buffer is exported, contiguous and writable as long as it is borrowed. No other code may use the
+    // array meanwhile, as with every library that writes to buffers.
     Ok(unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast(), buffer.len_bytes()) })
 }

@@ -37,8 +37,8 @@ impl Transforms {
     }
 
     /// Draws for an image of this height and width, and moves what belongs to it: boxes with their format and clamping,
-    /// points with their number for each object (0 for points of the image), and masks of uint16: each is a plane of the
-    /// image, or has a plane, of values to 255, for each object.
+    /// points with their number for each object (0 for points of the image), and masks of uint16: each is a plane of
+    /// the image, or has a plane, of values to 255, for each object.
     #[allow(clippy::too_many_arguments)]
     fn draw(
         &self,
