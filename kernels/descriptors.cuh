@@ -139,9 +139,9 @@ struct BlurSample {
     SourceImage source;
     TargetImage target;
     uint32_t* between;        // source.height rows of 3 * target.width sums with 16 fractional bits
-    const uint32_t* weights;  // for distances 0 to kernel / 2, with 24 fractional bits
-    uint32_t kernel;
-    uint32_t reserved;
+    const uint32_t* weights;  // for distances 0 to kernel / 2, then of columns, with 24 fractional bits
+    uint32_t kernel;          // taps of rows
+    uint32_t kernel_y;        // taps of columns
 };
 
 // dilate, erode: one axis per launch.
@@ -364,9 +364,9 @@ struct PlanesBlurSample {
     PlanesImage source;
     PlanesImage target;
     void* between;        // planes of source.height rows of target.width sums: 32 bits for bytes, doubles otherwise
-    const void* weights;  // of all taps: 24 fractional bits for bytes, doubles otherwise
-    uint32_t kernel;
-    uint32_t reserved;
+    const void* weights;  // of all taps, then of columns: 24 fractional bits for bytes, doubles otherwise
+    uint32_t kernel;          // taps of rows
+    uint32_t kernel_y;        // taps of columns
 };
 
 // planes_extreme: dilation or erosion, one axis per launch.

@@ -36,13 +36,14 @@ __device__ inline void rows(const Launch& launch) {
 __device__ inline uint32_t columns(const BlurSample& sample, int32_t x, int32_t y) {
     const SourceImage& source = sample.source;
     const int32_t height = static_cast<int32_t>(source.whole_height);
-    const int32_t radius = static_cast<int32_t>(sample.kernel / 2);
+    const int32_t radius = static_cast<int32_t>(sample.kernel_y / 2);
+    const uint32_t* const weights = sample.weights + sample.kernel / 2 + 1;
     const size_t column = static_cast<size_t>(x) - sample.target.x;
     uint64_t sums[3] = {};
     for (int32_t offset = -radius; offset <= radius; offset++) {
         const size_t row = static_cast<size_t>(reflect(y + offset, height)) - source.y;
         const uint32_t* from = sample.between + (row * sample.target.width + column) * 3;
-        const uint64_t weight = sample.weights[offset < 0 ? -offset : offset];
+        const uint64_t weight = weights[offset < 0 ? -offset : offset];
         for (int c = 0; c < 3; c++) {
             sums[c] += from[c] * weight;
         }

@@ -50,14 +50,14 @@ __device__ inline void planes_blur_columns(const Launch& launch) {
     }
     const PlanesBlurSample& sample = *here.sample;
     const PlanesImage& source = sample.source;
-    const int32_t y = static_cast<int32_t>(sample.target.y + here.y) - static_cast<int32_t>(sample.kernel / 2);
-    const int32_t taps = static_cast<int32_t>(sample.kernel), height = static_cast<int32_t>(source.whole_height);
+    const int32_t y = static_cast<int32_t>(sample.target.y + here.y) - static_cast<int32_t>(sample.kernel_y / 2);
+    const int32_t taps = static_cast<int32_t>(sample.kernel_y), height = static_cast<int32_t>(source.whole_height);
     const size_t width = sample.target.width;
     store_channels(sample.target, here.x, here.y, [&](uint32_t channel) {
         const size_t plane = channel * source.height * width + here.x;
         const auto at = [&](int32_t tap) { return plane + (reflect(y + tap, height) - source.y) * width; };
         if (source.element == kU8) {
-            const uint32_t* const weights = global(static_cast<const uint32_t*>(sample.weights));
+            const uint32_t* const weights = global(static_cast<const uint32_t*>(sample.weights)) + sample.kernel;
             uint64_t sum = 0;
             for (int32_t tap = 0; tap < taps; tap++) {
                 sum += uint64_t{global(static_cast<const uint32_t*>(sample.between))[at(tap)]} * weights[tap];
@@ -65,7 +65,7 @@ __device__ inline void planes_blur_columns(const Launch& launch) {
             // Rounded to nearest, ties to even.
             return static_cast<uint32_t>((sum + (uint64_t{1} << 39) - 1 + (sum >> 40 & 1)) >> 40 & 0xff);
         }
-        const double* const weights = global(static_cast<const double*>(sample.weights));
+        const double* const weights = global(static_cast<const double*>(sample.weights)) + sample.kernel;
         double sum = 0.0;
         for (int32_t tap = 0; tap < taps; tap++) {
             sum += weights[tap] * global(static_cast<const double*>(sample.between))[at(tap)];

@@ -205,10 +205,12 @@ pub(crate) struct BlurSample {
     pub(crate) target: TargetImage,
     /// `source.height` rows of `3 * target.width` sums of 32 bits.
     pub(crate) between: DevicePointer,
-    /// Weights for distances 0 to `kernel / 2`, with 24 fractional bits.
+    /// Weights for distances 0 to `kernel / 2`, then those of columns, with 24 fractional bits.
     pub(crate) weights: DevicePointer,
+    /// Taps of rows.
     pub(crate) kernel: u32,
-    pub(crate) reserved: u32,
+    /// Taps of columns.
+    pub(crate) kernel_y: u32,
 }
 
 /// dilate and erode, one axis a launch.
@@ -552,10 +554,12 @@ pub(crate) struct PlanesBlurSample {
     pub(crate) target: PlanesImage,
     /// Planes of `source.height` rows of `target.width` sums: 32 bits for bytes, doubles for other types.
     pub(crate) between: DevicePointer,
-    /// Weights of all taps: 24 fractional bits for bytes, doubles for other types.
+    /// Weights of all taps, then those of columns: 24 fractional bits for bytes, doubles for other types.
     pub(crate) weights: DevicePointer,
+    /// Taps of rows.
     pub(crate) kernel: u32,
-    pub(crate) reserved: u32,
+    /// Taps of columns.
+    pub(crate) kernel_y: u32,
 }
 
 /// planes_extreme: dilation or erosion, one axis a launch.

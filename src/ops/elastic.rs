@@ -274,20 +274,35 @@ fn pixel(image: &Image, [x, y]: [i32; 2]) -> Option<Pixel> {
 }
 
 fn nearest(image: &Image, at: [i32; 2], moved: Pair, [red, green, blue]: [u8; 3]) -> Pixel {
-    let place = [0, 1].map(|axis| at[axis] + moved[axis].round_ties_even() as i32);
-    pixel(image, place).unwrap_or([red, green, blue, 255])
+    pixel(image, nearest_to(at, moved)).unwrap_or([red, green, blue, 255])
+}
+
+/// The four pixels around the place `at` moved, and their shares in the pixel there.
+#[inline(always)]
+pub(crate) fn around(at: [i32; 2], moved: Pair) -> [([i32; 2], f32); 4] {
+    let whole = moved.map(f32::floor);
+    let [right, lower] = [moved[0] - whole[0], moved[1] - whole[1]];
+    let [x, y] = [at[0].saturating_add(whole[0] as i32), at[1].saturating_add(whole[1] as i32)];
+    let (left, upper, next_x, next_y) = (1.0 - right, 1.0 - lower, x.saturating_add(1), y.saturating_add(1));
+    [
+        ([x, y], left * upper),
+        ([next_x, y], right * upper),
+        ([x, next_y], left * lower),
+        ([next_x, next_y], right * lower),
+    ]
+}
+
+/// The pixel nearest to the place `at` moved.
+#[inline(always)]
+pub(crate) fn nearest_to(at: [i32; 2], moved: Pair) -> [i32; 2] {
+    [0, 1].map(|axis| at[axis].saturating_add(moved[axis].round_ties_even() as i32))
 }
 
 /// The weighted sum of the four pixels around a point. As in torchvision, pixels outside count as black, and then the
 /// fill is mixed in by the weight of the pixels inside: `(sum - fill) * inside + fill`.
 fn mixed(image: &Image, at: [i32; 2], moved: Pair, fill: [f32; 3]) -> Pixel {
-    let whole = moved.map(f32::floor);
-    let [right, lower] = [moved[0] - whole[0], moved[1] - whole[1]];
-    let [x, y] = [at[0] + whole[0] as i32, at[1] + whole[1] as i32];
-    let (left, upper) = (1.0 - right, 1.0 - lower);
-    let shares = [left * upper, right * upper, left * lower, right * lower];
     let (mut sums, mut inside) = ([0.0_f32; 3], 0.0_f32);
-    for (place, share) in [[x, y], [x + 1, y], [x, y + 1], [x + 1, y + 1]].into_iter().zip(shares) {
+    for (place, share) in around(at, moved) {
         if let Some(pixel) = pixel(image, place) {
             sums.iter_mut().zip(pixel).for_each(|(sum, byte)| *sum += share * f32::from(byte));
             inside += share;

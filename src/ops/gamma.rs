@@ -10,7 +10,7 @@ use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use warpfeed_image::planes::Element;
 
-/// Raises values of 0 to 1 to a power. On 8-bit values it is torchvision's `F.adjust_gamma` of a PIL image, which drops
+/// Raises values of 0 to 1 to a power, and multiplies by a gain. On 8-bit values it is torchvision's `F.adjust_gamma` of a PIL image, which drops
 /// fractions; 16-bit values are rounded. Floating-point numbers are refused, as powers of them differ between devices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,6 +18,13 @@ use warpfeed_image::planes::Element;
 pub struct Gamma {
     /// The exponent, 0 or more: below 1 makes dark values brighter.
     pub gamma: f64,
+    /// Factor of the result, 0 or more.
+    #[serde(default = "usual_gain")]
+    pub gain: f64,
+}
+
+const fn usual_gain() -> f64 {
+    1.0
 }
 
 impl Gamma {
@@ -26,17 +33,23 @@ impl Gamma {
     /// A correction with this exponent, 0 or more.
     #[must_use]
     pub const fn new(gamma: f64) -> Self {
-        Self { gamma }
+        Self { gamma, gain: usual_gain() }
+    }
+
+    setters! {
+        /// Factor of the result, 0 or more.
+        gain: f64,
     }
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
-        vec![Self::new(0.6), Self::new(2.2)]
+        vec![Self::new(0.6), Self::new(2.2).gain(1.5)]
     }
 }
 
 impl Operation for Gamma {
     fn validate(&self) -> Result<()> {
-        not_negative(Self::NAME, "gamma", self.gamma)
+        not_negative(Self::NAME, "gamma", self.gamma)?;
+        not_negative(Self::NAME, "gain", self.gain)
     }
 
     fn values(&self, pixels: &PixelValues, input: Size, size: Size, order: PassOrder) -> Option<ValueWork> {
@@ -44,7 +57,10 @@ impl Operation for Gamma {
             Element::U8 => ValueWork::of(self.primitive(input), pixels, size, order),
             Element::U16 => {
                 let max = f64::from(pixels.max_value);
-                let value = |v: u32| (max * libm::pow(f64::from(v) / max, self.gamma)).round_ties_even() as u16;
+                let value = |v: u32| {
+                    let made = max * self.gain * libm::pow(f64::from(v) / max, self.gamma);
+                    made.round_ties_even().min(max) as u16
+                };
                 Some(ValueWork::Points(PointForm::Words((0..=0xffff).map(value).collect())))
             }
             Element::F32 => None,
@@ -52,7 +68,7 @@ impl Operation for Gamma {
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        let value = |v: u8| ((255.0 + 1.0 - 1e-3) * libm::pow(f64::from(v) / 255.0, self.gamma)) as u8;
+        let value = |v: u8| ((255.0 + 1.0 - 1e-3) * self.gain * libm::pow(f64::from(v) / 255.0, self.gamma)) as u8;
         Primitive::Table(ByteTable::new(value))
     }
 

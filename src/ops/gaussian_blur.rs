@@ -24,11 +24,20 @@ use std::ops::RangeInclusive;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct GaussianBlur {
-    /// Side of the kernel in pixels, odd.
+    /// Width of the kernel in pixels, odd.
     pub kernel: u32,
-    /// Standard deviation in pixels, above 0.
+    /// Standard deviation along rows in pixels, above 0.
     pub sigma: f64,
+    /// Height of the kernel, if it is not its width.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_y: Option<u32>,
+    /// Standard deviation along columns, if it is not that along rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sigma_y: Option<f64>,
 }
+
+/// The blur along one axis: number of taps, and standard deviation.
+pub(crate) type BlurAxis = (u32, f64);
 
 impl GaussianBlur {
     pub(super) const KERNELS: &'static [Kernel] =
@@ -37,32 +46,47 @@ impl GaussianBlur {
     /// A blur with a kernel of this side and this standard deviation, both in pixels.
     #[must_use]
     pub const fn new(kernel: u32, sigma: f64) -> Self {
-        Self { kernel, sigma }
+        Self { kernel, sigma, kernel_y: None, sigma_y: None }
+    }
+
+    setters! {
+        /// Height of the kernel in pixels, odd.
+        kernel_y: u32 => Some,
+        /// Standard deviation along columns in pixels, above 0.
+        sigma_y: f64 => Some,
     }
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
-        vec![Self::new(5, 1.3), Self::new(9, 1.5)]
+        vec![Self::new(5, 1.3), Self::new(9, 1.5), Self::new(3, 2.5).kernel_y(7).sigma_y(0.9)]
+    }
+
+    /// The blurs along rows and columns.
+    fn axes(&self) -> [BlurAxis; 2] {
+        let Self { kernel, sigma, kernel_y, sigma_y } = *self;
+        [(kernel, sigma), (kernel_y.unwrap_or(kernel), sigma_y.unwrap_or(sigma))]
     }
 }
 
 impl Operation for GaussianBlur {
     fn validate(&self) -> Result<()> {
-        if self.kernel.is_multiple_of(2) || self.kernel > MAX_KERNEL_PX {
-            let expected = format!("odd, 1 to {MAX_KERNEL_PX} pixels");
-            return Err(Error::parameter(Self::NAME, "kernel", expected, self.kernel));
-        }
-        if !(self.sigma.is_finite() && self.sigma > 0.0) {
-            return Err(Error::parameter(Self::NAME, "sigma", "a finite number of pixels above 0", self.sigma));
+        for (names, (kernel, sigma)) in [["kernel", "sigma"], ["kernel_y", "sigma_y"]].into_iter().zip(self.axes()) {
+            if kernel.is_multiple_of(2) || kernel > MAX_KERNEL_PX {
+                let expected = format!("odd, 1 to {MAX_KERNEL_PX} pixels");
+                return Err(Error::parameter(Self::NAME, names[0], expected, kernel));
+            }
+            if !(sigma.is_finite() && sigma > 0.0) {
+                return Err(Error::parameter(Self::NAME, names[1], "a finite number of pixels above 0", sigma));
+            }
         }
         Ok(())
     }
 
     fn values(&self, _pixels: &PixelValues, _input: Size, _size: Size, _order: PassOrder) -> Option<ValueWork> {
-        Some(ValueWork::Blur { kernel: self.kernel, sigma: self.sigma })
+        Some(ValueWork::Blur { axes: self.axes() })
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        Primitive::Pass(self, Reach::Around(self.kernel / 2))
+        Primitive::Pass(self, Reach::Around(self.axes().map(|(kernel, _)| kernel / 2).into_iter().max().unwrap_or(0)))
     }
 
     keeps_places!();
@@ -71,17 +95,18 @@ impl Operation for GaussianBlur {
 impl Pass for GaussianBlur {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let part = pass.part;
-        pass.replace(part.size(), |input, out| gaussian_blur(input, self.kernel, self.sigma, part, out))
+        pass.replace(part.size(), |input, out| gaussian_blur(input, self.axes(), part, out))
     }
 
     fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const ROWS: KernelId = KernelId::of("gaussian_blur_rows_u8_nhwc");
         const COLUMNS: KernelId = KernelId::of("gaussian_blur_columns_u8_nhwc");
         let (source, whole) = (on.source(), on.whole());
-        let weights = on.put(bytemuck::cast_slice(&weights(self.kernel, self.sigma)))?;
+        let [(kernel, _), (kernel_y, _)] = self.axes();
+        let weights = on.put(bytemuck::cast_slice(&self.axes().map(weights).concat()))?;
         let between = on.scratch(12 * part.width as usize * source.height as usize)?;
         let target = on.target(whole, part)?;
-        let sample = BlurSample { source, target, between, weights, kernel: self.kernel, reserved: 0 };
+        let sample = BlurSample { source, target, between, weights, kernel, kernel_y };
         on.call(ROWS, &sample, Size::new(part.width, source.height));
         on.call(COLUMNS, &sample, part.size());
         Ok(())
@@ -95,20 +120,31 @@ pub struct RandomGaussianBlur {
     kernel: u32,
     #[serde(with = "super::written::range")]
     sigma: RangeInclusive<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kernel_y: Option<u32>,
 }
 
 impl RandomGaussianBlur {
     /// A blur with a kernel of this side, which is odd, and a standard deviation uniform in `sigma`, both in pixels.
     #[must_use]
     pub const fn new(kernel: u32, sigma: RangeInclusive<f64>) -> Self {
-        Self { kernel, sigma }
+        Self { kernel, sigma, kernel_y: None }
+    }
+
+    setters! {
+        /// Height of the kernel in pixels, odd, if it is not its width.
+        kernel_y: u32 => Some,
+    }
+
+    fn with(&self, sigma: f64) -> GaussianBlur {
+        GaussianBlur { kernel_y: self.kernel_y, ..GaussianBlur::new(self.kernel, sigma) }
     }
 }
 
 impl RandomTransform for RandomGaussianBlur {
     fn validate(&self) -> Result<()> {
         range(Self::NAME, "sigma", &self.sigma, ABOVE_0, f64::INFINITY)?;
-        GaussianBlur::new(self.kernel, *self.sigma.start()).validate()
+        self.with(*self.sigma.start()).validate()
     }
 
     fn takes(&self, _pixels: &PixelValues) -> Option<Result<()>> {
@@ -118,7 +154,7 @@ impl RandomTransform for RandomGaussianBlur {
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let (rng, _) = recipe.start();
         let sigma = rng.uniform(*self.sigma.start(), *self.sigma.end());
-        recipe.push(GaussianBlur::new(self.kernel, sigma))
+        recipe.push(self.with(sigma))
     }
 }
 
@@ -128,7 +164,7 @@ pub(crate) const WEIGHT_BITS: u32 = 24;
 pub(crate) const BETWEEN_BITS: u32 = 16;
 
 /// The weights at distances 0, 1, ... `kernel / 2` from the center.
-pub(crate) fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
+pub(crate) fn weights((kernel, sigma): BlurAxis) -> Vec<u32> {
     let exact: Vec<f64> = (0..=kernel / 2)
         .map(|distance| {
             let x = f64::from(distance) / sigma;
@@ -143,13 +179,13 @@ pub(crate) fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
 }
 
 /// The weights of all taps.
-pub(crate) fn all_weights(kernel: u32, sigma: f64) -> Vec<u32> {
-    let half = weights(kernel, sigma);
+pub(crate) fn all_weights(axis: BlurAxis) -> Vec<u32> {
+    let half = weights(axis);
     half[1..].iter().rev().chain(&half).copied().collect()
 }
 
 /// The weights of all taps in doubles, for values that are not bytes.
-pub(crate) fn exact_weights(kernel: u32, sigma: f64) -> Vec<f64> {
+pub(crate) fn exact_weights((kernel, sigma): BlurAxis) -> Vec<f64> {
     let radius = i64::from(kernel / 2);
     let weight = |at: i64| {
         let x = at as f64 / sigma;
@@ -171,28 +207,29 @@ pub(crate) fn reflect(at: i64, len: u32) -> u32 {
     at.min(2 * last - at) as u32
 }
 
-/// Makes the rectangle `part` of the blurred image. `input` holds this rectangle and `kernel / 2` pixels around it, as
-/// far as the whole image has them.
-fn gaussian_blur(input: &Image, kernel: u32, sigma: f64, part: Rect, out: &mut Image) {
+/// Makes the rectangle `part` of the blurred image. `input` holds this rectangle and half a kernel around it, as far as
+/// the whole image has that.
+fn gaussian_blur(input: &Image, axes: [BlurAxis; 2], part: Rect, out: &mut Image) {
     let (whole, stored) = (input.whole(), input.part());
     debug_assert!(part.fits(whole));
     out.reset_part(whole, part);
-    let weights = weights(kernel, sigma);
-    let radius = i64::from(kernel / 2);
-    let width = part.width as usize;
+    let [across, down] = axes.map(weights);
+    let ([(kernel_x, _), (kernel_y, _)], width) = (axes, part.width as usize);
+    let radius = i64::from(kernel_x / 2);
     // The stored column for each column of a row with its margins.
     let columns: Vec<u32> = (-radius..i64::from(part.width) + radius)
         .map(|x| reflect(i64::from(part.x) + x, whole.width) - stored.x)
         .collect();
     let mut margined: Vec<Pixel> = vec![[0; 4]; columns.len() + STEP / 4];
-    // The blurred rows around the current one; row y lies in slot y % kernel.
+    // The blurred rows around the current one; row y lies in slot y % kernel_y.
     let stride = (width * 4).next_multiple_of(STEP);
-    let mut ring = vec![0u32; stride * kernel as usize];
-    let slot = |y: u32| (y % kernel) as usize * stride;
-    let mut rows = vec![[0; 2]; weights.len()];
-    let mut next = (i64::from(part.y) - radius).max(0) as u32;
+    let mut ring = vec![0u32; stride * kernel_y as usize];
+    let slot = |y: u32| (y % kernel_y) as usize * stride;
+    let mut rows = vec![[0; 2]; down.len()];
+    let radius_y = i64::from(kernel_y / 2);
+    let mut next = (i64::from(part.y) - radius_y).max(0) as u32;
     for y in part.y..part.bottom() {
-        let end = (i64::from(y) + radius + 1).min(i64::from(whole.height)) as u32;
+        let end = (i64::from(y) + radius_y + 1).min(i64::from(whole.height)) as u32;
         for y in next..end {
             let row = input.row(y - stored.y);
             let inner = radius as usize..radius as usize + width;
@@ -203,7 +240,7 @@ fn gaussian_blur(input: &Image, kernel: u32, sigma: f64, part: Rect, out: &mut I
             let between = &mut ring[slot(y)..][..stride];
             wide(
                 #[inline(always)]
-                || blur_row(margined.as_flattened(), &weights, between),
+                || blur_row(margined.as_flattened(), &across, between),
             );
         }
         next = next.max(end);
@@ -213,7 +250,7 @@ fn gaussian_blur(input: &Image, kernel: u32, sigma: f64, part: Rect, out: &mut I
         let to = out.row_mut(y - part.y).as_flattened_mut();
         wide(
             #[inline(always)]
-            || blur_column(&ring, &rows, &weights, to),
+            || blur_column(&ring, &rows, &down, to),
         );
     }
 }

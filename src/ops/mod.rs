@@ -87,7 +87,7 @@ mod crop;
 mod crop_search;
 pub(crate) mod custom;
 pub(crate) mod descriptors;
-mod elastic;
+pub(crate) mod elastic;
 mod equalize;
 pub(crate) mod erase;
 pub(crate) mod fill;

@@ -11,6 +11,7 @@
 // written in place, or, where its strides do not allow that, copied from an image without gaps.
 
 mod batch;
+mod displace;
 mod key;
 mod op;
 mod options;
@@ -20,6 +21,7 @@ mod strides;
 mod view;
 mod view_mut;
 
+pub use displace::displace;
 pub use key::Key;
 pub use options::TransformsOptions;
 pub use view::View;

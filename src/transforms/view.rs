@@ -32,9 +32,9 @@ use warpfeed_image::{layout, with_element};
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// The values, which are aligned for their type.
-    bytes: &'a [u8],
-    element: Element,
-    form: Form,
+    pub(super) bytes: &'a [u8],
+    pub(super) element: Element,
+    pub(super) form: Form,
 }
 
 impl fmt::Debug for View<'_> {

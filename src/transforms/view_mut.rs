@@ -34,7 +34,7 @@ pub struct ViewMut<'a> {
     /// The elements, which are aligned for their type.
     pub(super) bytes: &'a mut [u8],
     dtype: DType,
-    form: Form,
+    pub(super) form: Form,
 }
 
 impl fmt::Debug for ViewMut<'_> {

@@ -78,7 +78,7 @@ mod _warpfeed {
     #[pymodule_export]
     use super::images::{decode, decoded_shape, encode, image_header};
     #[pymodule_export]
-    use super::operation::Operation;
+    use super::operation::{Operation, displace};
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[pymodule_export]

@@ -2,13 +2,14 @@
 
 use crate::error::raise;
 use crate::views::each_image;
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use warpfeed::Result;
 use warpfeed::fields::{BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, PointConvention};
 use warpfeed::image::Size;
-use warpfeed::ops::Op;
-use warpfeed::transforms::Transforms;
+use warpfeed::ops::{Interpolation, Op};
+use warpfeed::transforms::{Transforms, displace as displace_image};
 
 /// Rows after an operation, and the height and width of the image that they are of.
 type Moved<const N: usize> = (Vec<[f32; N]>, (u32, u32));
@@ -66,6 +67,26 @@ impl Operation {
         };
         Ok((rows, size))
     }
+}
+
+/// Takes each pixel from its place plus a displacement, pairs (x, y) in pixels in an array [H, W, 2]: from an array of
+/// images [N, C, H, W], or [N, H, W, C], to another of the same type.
+#[pyfunction]
+pub(crate) fn displace(
+    py: Python<'_>,
+    images: &Bound<'_, PyAny>,
+    out: &Bound<'_, PyAny>,
+    channels_first: bool,
+    displacement: &Bound<'_, PyAny>,
+    bilinear: bool,
+    fill: Option<Vec<f32>>,
+) -> PyResult<()> {
+    let displacement = PyBuffer::<f32>::get(displacement)?.to_vec(py)?;
+    let (pairs, _) = displacement.as_chunks::<2>();
+    let filter = if bilinear { Interpolation::Bilinear } else { Interpolation::Nearest };
+    each_image(py, images, out, channels_first, |_, image, out| {
+        displace_image(image, pairs, filter, fill.as_deref(), out)
+    })
 }
 
 impl Operation {

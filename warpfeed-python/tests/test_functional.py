@@ -24,6 +24,8 @@ def pixels(height=47, width=61, channels=3, dtype=numpy.uint8):
 OPS = {
     "horizontal_flip": (),
     "vertical_flip": (),
+    "hflip": (),
+    "vflip": (),
     "resize": ([30, 40],),
     "rotate": (30,),
     "affine": (20, [3, -4], 1.2, [5, 3]),
@@ -181,7 +183,7 @@ def test_what_is_wrong_is_said():
         (ValueError, "one for each of 3 channels", lambda: F.pad(array, 1, fill=[1, 2])),
         (ValueError, "not in", lambda: F.adjust_hue(array, 0.7)),
         (ValueError, "bigger than input", lambda: F.five_crop(array, 90)),
-        (NotImplementedError, "elastic with a displacement", lambda: F.elastic(array, None)),
+        (TypeError, "displacement", lambda: F.elastic(array, None)),
         (ValueError, "size", lambda: F.resize(array, 0)),
     ):
         with pytest.raises(error, match=text):
@@ -229,9 +231,69 @@ def test_masks_boxes_and_points_are_torchvisions():
     image = PIL.fromarray((mask[0] % 256).numpy().astype(numpy.uint8))
     assert numpy.array_equal(filled[0].numpy() % 256, numpy.asarray(image.rotate(20, fillcolor=255)))
     assert filled.dtype == torch.int64
-    rotated = tv.BoundingBoxes(torch.rand(2, 5), format="CXCYWHR", canvas_size=(47, 61))
-    with pytest.raises(NotImplementedError, match="rotated boxes"):
-        F.hflip(rotated)
-    hard = tv.BoundingBoxes(boxes, format="XYXY", canvas_size=(47, 61), clamping_mode="hard")
-    with pytest.raises(NotImplementedError, match="clamping_mode 'hard'"):
-        F.rotate(hard, 20)
+
+
+@pytest.mark.parametrize("clamping", ["soft", "hard", None])
+@pytest.mark.parametrize("form", ["XYXY", "CXCYWH", "XYWHR", "CXCYWHR", "XYXYXYXY"])
+def test_boxes_of_all_forms_are_torchvisions(form, clamping):
+    torch = pytest.importorskip("torch")
+    tv = pytest.importorskip("torchvision.tv_tensors")
+    T = pytest.importorskip("torchvision.transforms.v2.functional")
+    torch.manual_seed(3)
+    if len(form) in (5, 7, 8):
+        rows = torch.rand(20, 5) * torch.tensor([20, 15, 20, 15, 80]) + torch.tensor([15, 15, 4, 4, 3])
+        source = "CXCYWHR"
+    else:
+        rows, source = torch.rand(20, 4) * 20 + torch.tensor([0, 0, 20, 20]), "XYXY"
+    boxes = tv.BoundingBoxes(
+        T.convert_bounding_box_format(rows, source, form), format=form, canvas_size=(47, 61), clamping_mode=clamping
+    )
+    moves = (torch.rand(1, 47, 61, 2) - 0.5) * 0.2
+    cases = {name: OPS[name] for name in ("hflip", "vflip", "resize", "rotate", "affine", "perspective", "crop", "pad")}
+    for name, arguments in {**cases, "elastic": (moves,)}.items():
+        got, want = (getattr(library, name)(boxes, *arguments) for library in (F, T))
+        assert got.canvas_size == want.canvas_size and got.format == want.format, name
+        assert got.clamping_mode == clamping
+        assert torch.allclose(got.as_subclass(torch.Tensor), want.as_subclass(torch.Tensor), atol=2e-2), name
+    empty = tv.wrap(boxes[:0], like=boxes)
+    assert F.rotate(empty, 20).shape == empty.shape and F.elastic(empty, moves).shape == empty.shape
+
+
+def test_displacements_are_torchvisions():
+    torch = pytest.importorskip("torch")
+    T = pytest.importorskip("torchvision.transforms.v2.functional")
+    torch.manual_seed(5)
+    moves = (torch.rand(1, 47, 61, 2) - 0.5) * 0.3
+    for dtype, most in ((numpy.uint8, 1), (numpy.float32, 1e-5)):
+        for channels in (1, 3, 5):
+            image = torch.from_numpy(pixels(channels=channels, dtype=dtype)).movedim(-1, 0).contiguous()
+            for how in ("bilinear", "nearest"):
+                fill = None if channels == 5 else [9 if dtype == numpy.uint8 else 0.5] * channels
+                got, want = (library.elastic(image, moves, T.InterpolationMode(how), fill) for library in (F, T))
+                differences = (got.float() - want.float()).abs()
+                # A place halfway between two pixels may be rounded to either.
+                assert (differences <= most).float().mean() > (0.995 if how == "nearest" else 0.9999), (dtype, how)
+                assert differences.float().mean() < 0.2
+    array = pixels()
+    assert numpy.array_equal(
+        F.elastic(array, moves), F.elastic(torch.from_numpy(array).movedim(-1, 0), moves).movedim(0, -1)
+    )
+    assert numpy.array_equal(F.elastic(array, numpy.zeros((1, 47, 61, 2), numpy.float32)), array)
+    with pytest.raises(ValueError, match="displacement shape"):
+        F.elastic(array, moves[:, 1:])
+    with pytest.raises(TypeError, match="displacement"):
+        F.elastic(array, [1, 2])
+
+
+def test_blurs_of_two_sides_and_gains_are_torchvisions():
+    torch = pytest.importorskip("torch")
+    T = pytest.importorskip("torchvision.transforms.v2.functional")
+    for dtype, most in ((numpy.uint8, 1), (numpy.float32, 1e-5)):
+        image = torch.from_numpy(pixels(dtype=dtype)).movedim(-1, 0).contiguous()
+        for kernel, sigma in (([3, 9], [0.8, 2.5]), ([9, 1], [2.0, 0.5]), ([5, 5], [0.4, 3.0]), (7, [1.0, 2.0])):
+            sides = kernel if isinstance(kernel, list) else [kernel] * 2
+            got, want = F.gaussian_blur(image, kernel, sigma), T.gaussian_blur(image, sides, sigma)
+            assert (got.float() - want.float()).abs().max() <= most, (kernel, sigma)
+    image = PIL.fromarray(pixels())
+    for gain in (0.5, 1, 1.7):
+        assert numpy.array_equal(F.adjust_gamma(image, 0.7, gain), T.adjust_gamma(image, 0.7, gain)), gain

@@ -8,7 +8,7 @@ use crate::ops::descriptors::{
     PlanesNearestSample, PlanesNoiseSample, PlanesPointsSample, PlanesResizeSample, PlanesWarpSample,
 };
 use crate::ops::filter::{Interpolation, Taps, Weight};
-use crate::ops::gaussian_blur::{all_weights, exact_weights};
+use crate::ops::gaussian_blur::{BlurAxis, all_weights, exact_weights};
 use crate::ops::kernel::{Kernel, KernelId, PlanesRecorder};
 use crate::ops::pad::mirrored;
 use crate::ops::resize::Resampling;
@@ -109,7 +109,7 @@ impl ValueWork {
                 let fill = Some(of.fill);
                 sample(on, (of.map, false), (of.interpolation, fill), size, part)
             }
-            Self::Blur { kernel, sigma } => blur(on, *kernel, *sigma, part),
+            Self::Blur { axes } => blur(on, *axes, part),
             Self::Extreme { kernel, largest } => extreme(on, *kernel, *largest, part),
             Self::Points(form) => points(on, form),
             &Self::Noise { mean, sigma, clip, key } => {
@@ -300,18 +300,19 @@ fn sample(
     Ok(())
 }
 
-fn blur(on: &mut dyn PlanesRecorder, kernel: u32, sigma: f64, part: Rect) -> Result<()> {
+fn blur(on: &mut dyn PlanesRecorder, axes: [BlurAxis; 2], part: Rect) -> Result<()> {
     const ROWS: KernelId = KernelId::of("planes_blur_rows");
     const COLUMNS: KernelId = KernelId::of("planes_blur_columns");
     let source = on.image();
     let (sum_bytes, weights) = match source.kind().element {
-        Element::U8 => (size_of::<u32>(), put(on, &all_weights(kernel, sigma))?),
-        Element::U16 | Element::F32 => (size_of::<f64>(), put(on, &exact_weights(kernel, sigma))?),
+        Element::U8 => (size_of::<u32>(), put(on, &axes.map(all_weights).concat())?),
+        Element::U16 | Element::F32 => (size_of::<f64>(), put(on, &axes.map(exact_weights).concat())?),
     };
     let rows = Size::new(part.width, source.height);
     let between = on.scratch(sum_bytes * rows.area_px() as usize * source.channels as usize)?;
     let target = on.target(source.kind(), source.whole(), part)?;
-    let sample = PlanesBlurSample { source, target, between, weights, kernel, reserved: 0 };
+    let [(kernel, _), (kernel_y, _)] = axes;
+    let sample = PlanesBlurSample { source, target, between, weights, kernel, kernel_y };
     on.call(ROWS, &sample, rows);
     on.call(COLUMNS, &sample, part.size());
     Ok(())

@@ -14,6 +14,7 @@ pub(super) use launch::KERNELS;
 use super::affine_warp::AffineWarp;
 use super::byte_table::ByteTable;
 use super::filter::{self, PassOrder};
+use super::gaussian_blur::BlurAxis;
 use super::pad::PadMode;
 use super::resize::{Resample, Resampling};
 use super::turn::Turn;
@@ -110,7 +111,7 @@ pub(crate) enum ValueWork {
     /// Samples through a projective map.
     Perspective(Projective),
     /// Gaussian blur.
-    Blur { kernel: u32, sigma: f64 },
+    Blur { axes: [BlurAxis; 2] },
     /// Takes the largest value in a square, or the smallest.
     Extreme { kernel: u32, largest: bool },
     /// Replaces each value by a function of that value.
@@ -219,7 +220,8 @@ impl ValueWork {
             }
             Self::Affine(warp) => warp.reach(part, input),
             Self::Mirror { .. } | Self::Perspective(_) => Rect::full(input),
-            Self::Blur { kernel, .. } | Self::Extreme { kernel, .. } => around(kernel / 2),
+            Self::Blur { axes } => around(axes[0].0.max(axes[1].0) / 2),
+            Self::Extreme { kernel, .. } => around(kernel / 2),
         }
     }
 }

@@ -347,13 +347,15 @@ def _rows_of_boxes(boxes: Any, sides: tuple[int, int]) -> tuple[list[list[float]
         return rows, boxes.format, "soft"
     if boxes.format.name not in ("XYXY", "XYWH", "CXCYWH"):
         raise UnsupportedError(f"rotated boxes ({boxes.format.name}) are not supported: use XYXY, XYWH or CXCYWH")
-    if getattr(boxes, "clamping_mode", "soft") == "hard":
-        raise UnsupportedError("boxes with clamping_mode 'hard' are not supported: use 'soft' or None")
     if tuple(boxes.canvas_size) != sides:
         raise ParameterError(
             f"boxes are of an image of {tuple(boxes.canvas_size)}, but the image is {sides} (height, width)"
         )
-    return _plain(boxes).reshape(-1, 4).tolist(), boxes.format.name.lower(), getattr(boxes, "clamping_mode", "soft")
+    return (
+        _plain(boxes).reshape(-1, 4).tolist(),
+        boxes.format.name.lower(),
+        getattr(boxes, "clamping_mode", "soft") and "soft",
+    )
 
 
 def _rows_of_points(points: Any, objects: int | None) -> tuple[list[list[float]], int]:

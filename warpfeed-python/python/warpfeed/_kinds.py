@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from . import _warpfeed
+from . import _rotated, _warpfeed
 from ._arguments import shown
 from ._errors import ParameterError, UnsupportedError
 
@@ -91,14 +91,18 @@ def apply(inpt: Any, op: Mapping[str, Any], *, copies: bool = False, fills: bool
     copies: the operation copies values, so these may be of any type.
     fills: the result has a color or value that is no pixel of the input.
     """
+    return applied(inpt, op["op"], _native(json.dumps(op)), copies, fills)
+
+
+def applied(inpt: Any, name: str, native: Any, copies: bool, fills: bool) -> Any:
+    """As `apply`, by an operation of this name in its native form."""
     found = kind_of(inpt)
-    native = _native(json.dumps(op))
     if found == "pil":
         return _pil(inpt, native)
     if found == "array":
         return _array(inpt, native, copies, fills)
     if found == "boxes":
-        return _boxes(inpt, native)
+        return _boxes(inpt, name, native)
     if found == "points":
         return _points(inpt, native)
     return _tensor(inpt, native, found == "mask", copies or found == "mask", fills)
@@ -237,15 +241,15 @@ def wrapped(made: Any, like: Any, **changes: Any) -> Any:
     return tv.wrap(made, like=like, **changes)
 
 
-def _boxes(boxes: Any, native: Any) -> Any:
+def _boxes(boxes: Any, op: str, native: Any) -> Any:
     import torch
 
     format = boxes.format.name
-    if format not in ("XYXY", "XYWH", "CXCYWH"):
-        raise UnsupportedError(f"rotated boxes ({format}) are not supported: use XYXY, XYWH or CXCYWH")
-    clamping = getattr(boxes, "clamping_mode", "soft")
-    if clamping == "hard":
-        raise UnsupportedError("boxes with clamping_mode 'hard' are not supported: use 'soft' or None")
+    if format in _rotated.FORMATS:
+        values, after = _rotated.moved(boxes, op, native)
+        return wrapped(values, boxes, canvas_size=after)
+    # torchvision's "hard" differs from "soft" for rotated boxes alone.
+    clamping = "soft" if getattr(boxes, "clamping_mode", "soft") else None
     plain = boxes.as_subclass(torch.Tensor)
     size = tuple(boxes.canvas_size)
     rows = plain.reshape(-1, 4).tolist()

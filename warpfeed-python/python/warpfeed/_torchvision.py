@@ -311,10 +311,9 @@ def _grayscale(transform: Any, state: _State) -> Steps:
 
 
 def _gaussian_blur(transform: Any, state: _State) -> Steps:
-    kernel = {int(side) for side in transform.kernel_size}
-    if len(kernel) != 1:
-        raise _refuse(transform, "kernel_size must be the same in both directions")
-    return [{"transform": "random_gaussian_blur", "kernel": kernel.pop(), "sigma": _range(transform.sigma)}]
+    width, height = (int(side) for side in transform.kernel_size)
+    made = {"transform": "random_gaussian_blur", "kernel": width, "sigma": _range(transform.sigma)}
+    return [made if width == height else {**made, "kernel_y": height}]
 
 
 def _elastic(transform: Any, state: _State) -> Steps:

@@ -72,6 +72,10 @@ class Operation:
         self, rows: Sequence[Sequence[float]], height: int, width: int
     ) -> tuple[list[list[float]], tuple[int, int]]: ...
 
+def displace(
+    images: Any, out: Any, channels_first: bool, displacement: Any, bilinear: bool, fill: Sequence[float] | None
+) -> None: ...
+
 @final
 class Transforms:
     def __new__(cls, written: str, pixels: str, channels: int, sanitize: bool) -> Transforms: ...

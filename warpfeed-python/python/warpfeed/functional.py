@@ -13,7 +13,8 @@ from typing import Any
 
 from ._arguments import shown
 from ._errors import ParameterError, UnsupportedError
-from ._kinds import apply, channels_of, checked_fill, kind, kind_of, most_of, size_of, wrapped
+from ._elastic import Displacement
+from ._kinds import applied, apply, channels_of, checked_fill, kind, kind_of, most_of, size_of, wrapped
 
 __all__ = [
     "adjust_brightness",
@@ -265,8 +266,16 @@ def _points_of(coefficients: Sequence[float]) -> tuple[list[list[float]], list[l
 
 
 def elastic(inpt: Any, displacement: Any, interpolation: Any = "bilinear", fill: Any = None) -> Any:
-    """Not done: the operation `elastic` draws its own displacement."""
-    raise UnsupportedError("elastic with a displacement is not supported: use warpfeed.transforms.Elastic in a loader")
+    """Takes each pixel from its place plus a displacement [1, H, W, 2], (x, y) in halves of the image's sides."""
+    how = _filter(interpolation, inpt, of="elastic", allowed=("nearest", "bilinear"))
+    color = None if fill is None else checked_fill(fill, inpt)
+    moves = Displacement(displacement, size_of(inpt), how == "bilinear", color)
+    found = kind_of(inpt)
+    if found == "boxes":
+        return moves.boxes(inpt)
+    if found == "points":
+        return moves.points(inpt)
+    return applied(inpt, "elastic", moves, how == "nearest", bool(color))
 
 
 def crop(inpt: Any, top: int, left: int, height: int, width: int) -> Any:
@@ -370,7 +379,7 @@ def erase(inpt: Any, i: int, j: int, h: int, w: int, v: Any, inplace: bool = Fal
 
 
 def gaussian_blur(inpt: Any, kernel_size: int | Sequence[int], sigma: float | Sequence[float] | None = None) -> Any:
-    """Blurs by a kernel of odd length, by default with the standard deviation that fits it."""
+    """Blurs by a kernel of odd (width, height), by default with the standard deviations that fit it."""
     if kind_of(inpt) in ("mask", "boxes", "points"):
         return inpt
     kernel = [kernel_size] if isinstance(kernel_size, int) else list(kernel_size)
@@ -390,9 +399,8 @@ def gaussian_blur(inpt: Any, kernel_size: int | Sequence[int], sigma: float | Se
         raise TypeError(f"sigma should be either float or sequence of floats, got {shown(sigma)}")
     if any(s <= 0 for s in deviations):
         raise ValueError(f"sigma should have positive values. Got {deviations}")
-    if len(set(kernel)) > 1 or len(set(deviations)) > 1:
-        raise UnsupportedError("a blur whose sides differ is not supported: give one length and one deviation")
-    return apply(inpt, {"op": "gaussian_blur", "kernel": kernel[0], "sigma": deviations[0]})
+    op = {"op": "gaussian_blur", "kernel": kernel[0], "sigma": deviations[0]}
+    return apply(inpt, {**op, "kernel_y": kernel[-1], "sigma_y": deviations[-1]})
 
 
 def gaussian_noise(inpt: Any, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Any:
@@ -463,12 +471,10 @@ def _factor(name: str, value: float) -> float:
 
 
 def adjust_gamma(inpt: Any, gamma: float, gain: float = 1) -> Any:
-    """Raises to a power, where 1 is the largest value."""
+    """Raises to a power, where 1 is the largest value, and multiplies by `gain`."""
     if gamma < 0:
         raise ValueError("Gamma should be a non-negative real number")
-    if gain != 1:
-        raise UnsupportedError("a gain of gamma is not supported: use adjust_brightness")
-    return _colors(inpt, {"op": "gamma", "gamma": float(gamma)})
+    return _colors(inpt, {"op": "gamma", "gamma": float(gamma), "gain": float(gain)})
 
 
 def posterize(inpt: Any, bits: int) -> Any:

@@ -324,6 +324,7 @@ class RandomGaussianBlur(Written):
 
     kernel: int
     sigma: tuple[float, float] = (0.1, 2.0)
+    kernel_y: int | None = None
 
 
 @dataclass(frozen=True)
@@ -879,6 +880,8 @@ class GaussianBlur(Written):
 
     kernel: int
     sigma: float
+    kernel_y: int | None = None
+    sigma_y: float | None = None
 
 
 @dataclass(frozen=True)
@@ -915,6 +918,7 @@ class Gamma(Written):
     _tag = ("op", "gamma")
 
     gamma: float
+    gain: float = 1.0
 
 
 @dataclass(frozen=True)

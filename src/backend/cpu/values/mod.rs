@@ -112,7 +112,7 @@ fn made<T: Blur>(input: &Planes, work: &ValueWork, size: Size, points: &mut warp
         }
         ValueWork::Affine(warp) => warp::affine::<T>(input, warp, size, points, out),
         ValueWork::Perspective(of) => warp::perspective::<T>(input, of, points, out),
-        ValueWork::Blur { kernel, sigma } => window::blur::<T>(input, *kernel, *sigma, out),
+        ValueWork::Blur { axes } => window::blur::<T>(input, *axes, out),
         ValueWork::Extreme { kernel, largest } => window::extreme::<T>(input, *kernel, *largest, out),
         ValueWork::Select(list) => place::select::<T>(input, list.as_slice(), out),
         ValueWork::Keep

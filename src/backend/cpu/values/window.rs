@@ -1,7 +1,7 @@
 //! Passes whose values depend on a square around each: Gaussian blur, dilation and erosion.
 
 use super::number::Number;
-use crate::ops::gaussian_blur::{BETWEEN_BITS, WEIGHT_BITS, all_weights, exact_weights, reflect};
+use crate::ops::gaussian_blur::{BETWEEN_BITS, BlurAxis, WEIGHT_BITS, all_weights, exact_weights, reflect};
 use crate::ops::morphology::windows;
 use crate::raster::Rect;
 use crate::simd::{wide, widest};
@@ -17,7 +17,7 @@ pub(super) trait Blur: Number {
     type Sum: Copy + Default;
 
     /// The weights of all taps.
-    fn weights(kernel: u32, sigma: f64) -> Vec<<Self as Blur>::Weight>;
+    fn weights(axis: BlurAxis) -> Vec<<Self as Blur>::Weight>;
 
     fn add_value(sum: Self::Row, value: Self, weight: <Self as Blur>::Weight) -> Self::Row;
 
@@ -34,8 +34,8 @@ impl Blur for u8 {
     type Row = u32;
     type Sum = u64;
 
-    fn weights(kernel: u32, sigma: f64) -> Vec<u32> {
-        all_weights(kernel, sigma)
+    fn weights(axis: BlurAxis) -> Vec<u32> {
+        all_weights(axis)
     }
 
     #[inline(always)]
@@ -67,8 +67,8 @@ macro_rules! blur_in_doubles {
             type Row = f64;
             type Sum = f64;
 
-            fn weights(kernel: u32, sigma: f64) -> Vec<f64> {
-                exact_weights(kernel, sigma)
+            fn weights(axis: BlurAxis) -> Vec<f64> {
+                exact_weights(axis)
             }
 
             #[inline(always)]
@@ -101,17 +101,17 @@ blur_in_doubles! {
 
 /// Makes the rectangle that `out` holds of a blurred image: rows, then columns. `input` holds it with half a kernel around
 /// it, as far as the image has that; beyond, it is reflected.
-pub(super) fn blur<T: Blur>(input: &Planes, kernel: u32, sigma: f64, out: &mut Planes) {
+pub(super) fn blur<T: Blur>(input: &Planes, axes: [BlurAxis; 2], out: &mut Planes) {
     let (whole, held, part) = (input.whole(), input.part(), out.part());
-    let weights = T::weights(kernel, sigma);
+    let [across, down] = axes.map(T::weights);
     let (width, stride) = (part.width as usize, held.width as usize);
-    let radius = i64::from(kernel / 2);
-    let margins = |start: u32, len: u32, whole: u32, held: u32| -> Vec<usize> {
+    let margins = |(kernel, _): BlurAxis, start: u32, len: u32, whole: u32, held: u32| -> Vec<usize> {
+        let radius = i64::from(kernel / 2);
         let places = -radius..i64::from(len) + radius;
         places.map(|at| (reflect(i64::from(start) + at, whole) - held) as usize).collect()
     };
-    let columns = margins(part.x, part.width, whole.width, held.x);
-    let rows = margins(part.y, part.height, whole.height, held.y);
+    let columns = margins(axes[0], part.x, part.width, whole.width, held.x);
+    let rows = margins(axes[1], part.y, part.height, whole.height, held.y);
     let mut line = vec![T::default(); columns.len()];
     let mut between = vec![T::Row::default(); held.height as usize * width];
     let mut sums = vec![T::Sum::default(); width];
@@ -123,7 +123,7 @@ pub(super) fn blur<T: Blur>(input: &Planes, kernel: u32, sigma: f64, out: &mut P
             widest(
                 #[inline(always)]
                 || {
-                    for (tap, weight) in weights.iter().enumerate() {
+                    for (tap, weight) in across.iter().enumerate() {
                         for (sum, value) in between.iter_mut().zip(&line[tap..]) {
                             *sum = T::add_value(*sum, *value, *weight);
                         }
@@ -137,7 +137,7 @@ pub(super) fn blur<T: Blur>(input: &Planes, kernel: u32, sigma: f64, out: &mut P
             widest(
                 #[inline(always)]
                 || {
-                    for (row, weight) in rows[y..].iter().zip(&weights) {
+                    for (row, weight) in rows[y..].iter().zip(&down) {
                         for (sum, row) in sums.iter_mut().zip(&between[row * width..][..width]) {
                             *sum = T::add_row(*sum, *row, *weight);
                         }
