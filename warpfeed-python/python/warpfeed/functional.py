@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._arguments import shown
-from ._errors import ParameterError, UnsupportedError
 from ._elastic import Displacement
+from ._errors import ParameterError, UnsupportedError
 from ._kinds import applied, apply, channels_of, checked_fill, kind, kind_of, most_of, size_of, wrapped
 
 __all__ = [
@@ -300,7 +300,13 @@ def resized_crop(
     antialias: bool | None = True,
 ) -> Any:
     """Cuts out a rectangle, and resizes it to (height, width)."""
-    return resize(crop(inpt, top, left, height, width), _sides(size, "size"), interpolation, antialias=antialias)
+    rows, columns = size_of(inpt)
+    is_inside = 0 <= top <= top + height <= rows and 0 <= left <= left + width <= columns
+    how, sides = _filter(interpolation, inpt, of="resized_crop", allowed=_PILLOW), _sides(size, "size")
+    if is_inside and antialias and kind(inpt) in ("pil", "array", "tensor") and sides != [height, width]:
+        op = {"op": "resized_crop", "x": left, "y": top, "width": width, "height": height, "interpolation": how}
+        return apply(inpt, {**op, "out_height": sides[0], "out_width": sides[1]}, copies=how == "nearest")
+    return resize(crop(inpt, top, left, height, width), sides, interpolation, antialias=antialias)
 
 
 def pad(inpt: Any, padding: int | Sequence[int], fill: Any = None, padding_mode: str = "constant") -> Any:

@@ -22,9 +22,9 @@ from ._arguments import at_least, checked
 from ._errors import ParameterError, UnsupportedError
 from ._identity import is_function
 from ._loader import AnyEpoch, DTypeName, EntryPoints, Iteration, Loader
-from .transforms import Transform
+from .transforms import Compose, Transform
 
-__all__ = ["DataLoader", "Options"]
+__all__ = ["DataLoader", "Module", "Options"]
 
 _DTYPES: dict[torch.dtype, DTypeName] = {
     torch.float32: "float32",
@@ -109,6 +109,20 @@ class Options(TypedDict, total=False):
     dtype: torch.dtype | DTypeName | None
     memory_format: torch.memory_format
     output: Output
+
+
+class Module(torch.nn.Module):
+    """A transform, or a list of them, of `warpfeed.transforms` as a module for `nn.Sequential`."""
+
+    def __init__(self, transform: Callable[..., Any] | Sequence[Transform]) -> None:
+        super().__init__()
+        self.transform: Callable[..., Any] = Compose(transform) if isinstance(transform, Sequence) else transform
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        return self.transform(*inputs, **named)
+
+    def extra_repr(self) -> str:
+        return repr(self.transform)
 
 
 def join(samples: list[Any], images: Any) -> Any:
