@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy
@@ -15,7 +16,7 @@ from torchvision.transforms import v2 as theirs
 import warpfeed
 from warpfeed import v2 as ours
 from warpfeed.torch import Module
-from warpfeed.transforms import RandomCrop, RandomHorizontalFlip
+from warpfeed.transforms import Compose, RandomCrop, RandomHorizontalFlip
 
 
 def made(v2: Any) -> dict[str, Any]:
@@ -109,3 +110,50 @@ def test_lists_are_modules() -> None:
     torch.manual_seed(3)
     assert torch.equal(pickle.loads(pickle.dumps(chain))(batch), want) and want.shape == (5, 3, 32, 32)
     assert "RandomCrop" in repr(chain) and len(want.unique(dim=0)) > 1
+
+
+class Drawn(torch.utils.data.Dataset[Any]):
+    """One image many times, each crop drawn anew or by its key."""
+
+    def __init__(self, compose: Compose, keyed: bool) -> None:
+        self.compose, self.keyed, self.epoch = compose, keyed, 0
+        self.image = torch.from_numpy(pixels()).permute(2, 0, 1).contiguous()
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        return self.compose(self.image, key=(7, self.epoch, index) if self.keyed else None)
+
+
+def epochs(keyed: bool, workers: int, context: str | None = None, number: int = 2) -> list[torch.Tensor]:
+    torch.manual_seed(11)
+    data = Drawn(Compose([RandomCrop(24), RandomHorizontalFlip()]), keyed)
+    loader: Any = torch.utils.data.DataLoader(
+        data, 4, num_workers=workers, multiprocessing_context=context, persistent_workers=workers > 0
+    )
+    return [torch.cat(list(loader)) for _ in range(number)]
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_draws_in_worker_processes(context: str) -> None:
+    first, second = epochs(False, 2, context)
+    again, _ = epochs(False, 2, context)
+    assert torch.equal(first, again), "the seed of torch decides"
+    assert not torch.equal(first, second), "another epoch draws anew, in workers that stay"
+    # Batch 0 is the first worker's, batch 1 the second's.
+    assert not torch.equal(first[:4], first[4:8])
+    assert len(first.flatten(1).unique(dim=0)) > 8
+    alone = epochs(True, 0)[0]
+    assert torch.equal(alone, epochs(True, 1, context, 1)[0])
+    assert torch.equal(alone, epochs(True, 4, context, 1)[0])
+
+
+def test_draws_in_threads() -> None:
+    compose = Compose([RandomCrop(24), RandomHorizontalFlip()])
+    image = pixels()
+    want = [compose(image, key=(1, 2, i)) for i in range(64)]
+    with ThreadPoolExecutor(16) as threads:
+        for _ in range(5):
+            got = list(threads.map(lambda i: compose(image, key=(1, 2, i)), range(64)))
+            assert all(numpy.array_equal(a, b) for a, b in zip(got, want, strict=True))
