@@ -44,8 +44,10 @@ thread_local! {
 enum Mode {
     Rgb,
     Bgr,
-    /// Luma.
+    /// Luma of red, green and blue.
     Gray,
+    /// A JPEG's own luma.
+    Luma,
     /// Values and channels as they are stored.
     Own,
 }
@@ -56,8 +58,12 @@ impl Mode {
             "RGB" => Ok(Self::Rgb),
             "BGR" => Ok(Self::Bgr),
             "L" => Ok(Self::Gray),
+            "luma" => Ok(Self::Luma),
             "own" => Ok(Self::Own),
-            _ => Err(PyValueError::new_err(format!("mode must be \"RGB\", \"BGR\", \"L\" or \"own\", got {name:?}"))),
+            _ => {
+                let expected = "mode must be \"RGB\", \"BGR\", \"L\", \"luma\" or \"own\"";
+                Err(PyValueError::new_err(format!("{expected}, got {name:?}")))
+            }
         }
     }
 }
@@ -141,7 +147,7 @@ pub(crate) fn decode(
         let from = stored(part, orientation, header.size);
         let kind = match mode {
             Mode::Own => header.kind,
-            Mode::Gray => PixelKind { channels: 1, ..PixelKind::RGB8 },
+            Mode::Gray | Mode::Luma => PixelKind { channels: 1, ..PixelKind::RGB8 },
             Mode::Rgb | Mode::Bgr => PixelKind::RGB8,
         };
         if out.len() as u64 != kind.len_bytes(part.size().area_px()) && is_inside {
@@ -167,13 +173,17 @@ pub(crate) fn decode(
                 planes.shrink(KEEP_BYTES);
                 return Ok(());
             }
-            decoder.decode(bytes, &header, from, false, image)?;
+            match mode {
+                Mode::Luma => decoder.decode_luma(bytes, &header, from, image)?,
+                _ => decoder.decode(bytes, &header, from, false, image)?,
+            }
             match mode {
                 Mode::Rgb if orientation == 1 && !channels_first => {
                     Pixels::from(&*image).to_rgb(Rect::full(part.size()), out);
                 }
                 Mode::Bgr => to.pixels(image, out, |[red, green, blue, _]| [blue, green, red]),
                 Mode::Gray => to.pixels(image, out, |pixel| [luma(pixel)]),
+                Mode::Luma => to.pixels(image, out, |[luma, ..]| [luma]),
                 _ => to.pixels(image, out, |[red, green, blue, _]| [red, green, blue]),
             }
             image.shrink(KEEP_BYTES / size_of::<Pixel>());
@@ -198,7 +208,7 @@ pub(crate) fn decoded_shape(
     let (_, _, _, channels, element, ..) = fields(&header);
     Ok(match mode {
         Mode::Own => (width, height, channels, element),
-        Mode::Gray => (width, height, 1, "uint8"),
+        Mode::Gray | Mode::Luma => (width, height, 1, "uint8"),
         Mode::Rgb | Mode::Bgr => (width, height, 3, "uint8"),
     })
 }

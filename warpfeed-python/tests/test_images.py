@@ -74,7 +74,7 @@ def test_what_is_wrong_is_said(tmp_path):
         warpfeed.decode(data, out=numpy.empty((47, 61), numpy.uint8))
     with pytest.raises(ValueError, match="out must be uint8 of the shape .* got float32"):
         warpfeed.decode(data, out=numpy.empty((47, 61, 3), numpy.float32))
-    with pytest.raises(ValueError, match='mode must be "RGB", "BGR", "L" or "own", got "CMYK"'):
+    with pytest.raises(ValueError, match='mode must be "RGB", "BGR", "L", "luma" or "own", got "CMYK"'):
         warpfeed.decode(data, "CMYK")
     with pytest.raises(ValueError, match="size must be"):
         warpfeed.decode(data, size=(0, 9))
@@ -101,6 +101,29 @@ def test_modes_and_layouts_are_pillows():
         got = warpfeed.decode(data, mode, exif=True, layout=layout)
         got = got.transpose(1, 2, 0) if layout == "CHW" else got
         assert numpy.array_equal(got[:, :, ::-1] if mode == "BGR" else got, want), (mode, layout)
+
+
+def test_luma_is_what_a_jpeg_stores():
+    """Pillow's `draft("L")` has libjpeg give gray."""
+    for options in ({}, {"quality": 95, "subsampling": 0}, {"progressive": True}, {"subsampling": 1, "quality": 30}):
+        data = encoded(**options)
+        stored = PIL.open(io.BytesIO(data))
+        stored.draft("L", stored.size)
+        want = numpy.asarray(stored)
+        assert want.ndim == 2 and numpy.array_equal(warpfeed.decode(data, "luma"), want)
+        assert numpy.array_equal(warpfeed.decode(data, "luma", crop=(3, 4, 50, 40)), want[4:40, 3:50])
+        assert numpy.array_equal(warpfeed.decode(data), numpy.asarray(PIL.open(io.BytesIO(data))))
+        small = PIL.open(io.BytesIO(data))
+        small.draft("L", (31, 24))
+        assert numpy.array_equal(warpfeed.decode(data, "luma", size=(31, 24)), numpy.asarray(small))
+    file = io.BytesIO()
+    image().convert("L").save(file, "JPEG")
+    assert numpy.array_equal(warpfeed.decode(file.getvalue(), "luma"), warpfeed.decode(file.getvalue(), "L"))
+    file = io.BytesIO()
+    image().convert("CMYK").save(file, "JPEG")
+    for data, name in ((encoded("PNG"), "PNG"), (file.getvalue(), "CMYK")):
+        with pytest.raises(NotImplementedError, match=f"luma of a {name}"):
+            warpfeed.decode(data, "luma")
 
 
 def test_own_values_are_the_files():

@@ -153,6 +153,17 @@ enum EntryPointUse {
     },
 }
 
+/// Makes a row's pixels of its luma alone.
+unsafe extern "C" fn luma_alone(luma: *const u8, _blue: *const u8, _red: *const u8, out: *mut u8, width: u32) {
+    for x in 0..width as usize {
+        // SAFETY: libjpeg's rows have `width` samples, and `out` has room for as many pixels.
+        unsafe {
+            let value = *luma.add(x);
+            out.cast::<[u8; 4]>().add(x).write_unaligned([value, value, value, 255]);
+        }
+    }
+}
+
 const OK: c_int = 0;
 const MISSING: c_int = 2;
 const HEADER: c_int = 3;
@@ -197,6 +208,8 @@ pub(super) struct JpegDecoder {
     plain: bool,
     /// Whether libjpeg's inverse DCT in C is used. Its assembler is tested against it.
     portable: bool,
+    /// Whether pixels have luma in place of red, green and blue.
+    pub(super) luma: bool,
 }
 
 /// Decoders that must agree.
@@ -240,6 +253,7 @@ impl JpegDecoder {
             learns_all: false,
             plain: false,
             portable: false,
+            luma: false,
         })
     }
 
@@ -538,9 +552,21 @@ impl JpegDecoder {
         false
     }
 
+    /// The conversion of colors for this processor; `None` for libjpeg's own.
+    fn convert(&self) -> Option<Convert> {
+        if self.luma {
+            return Some(luma_alone);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if !self.portable {
+            return ycc::convert();
+        }
+        None
+    }
+
     fn call(&mut self, task: &DecodeTask<'_>, found: &EntryPointUse, out: &mut Image) -> c_int {
         let DecodeTask { bytes, header, part, accept_truncated, has_end, plain } = *task;
-        let pixels = out.pixels_mut();
+        let (pixels, convert) = (out.pixels_mut(), self.convert());
         debug_assert_eq!(pixels.len(), part.width as usize * part.height as usize);
         let (mut known, mut learned) = (PointRows::NONE, PointRows::NONE);
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
@@ -575,8 +601,7 @@ impl JpegDecoder {
             learned,
             decode_row,
             row_context,
-            #[cfg(target_arch = "x86_64")]
-            convert: if self.portable { None } else { ycc::convert() },
+            convert,
             x: part.x,
             y: part.y,
             width: part.width,

@@ -449,6 +449,29 @@ impl Decoder {
         }
     }
 
+    /// Decodes the rectangle `part` of a JPEG into gray pixels, whose three channels are its own luma: libjpeg's gray output,
+    /// which OpenCV and torchvision give. A JPEG of red, green and blue has their luma by ITU-R BT.601.
+    ///
+    /// # Errors
+    /// The errors of [`decode`](Self::decode); [`Error::Unsupported`] for other formats and for CMYK.
+    pub fn decode_luma(&mut self, bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
+        if header.format != Format::Jpeg || header.components == 4 {
+            let feature =
+                format!("the luma of a {}", if header.components == 4 { "CMYK JPEG" } else { header.format.name() });
+            return Err(Error::Unsupported { feature, remedy: "decode to RGB, and convert that".to_owned() });
+        }
+        self.jpeg.luma = true;
+        let decoded = self.decode(bytes, header, part, false, out);
+        self.jpeg.luma = false;
+        decoded?;
+        for pixel in out.pixels_mut() {
+            let [red, green, blue] = [pixel[0], pixel[1], pixel[2]].map(u32::from);
+            let luma = ((19_595 * red + 38_470 * green + 7_471 * blue + 0x8000) >> 16) as u8;
+            *pixel = [luma, luma, luma, 255];
+        }
+        Ok(())
+    }
+
     /// Decodes the rectangle `part` of an image, in its own element type and with all its channels ([`Header::kind`]), or
     /// with the channels `bands` alone, in that order. Values are those that are stored; alpha is a channel like any
     /// other. A JPEG has the values of [`decode_with`](Self::decode_with), and one channel if it is gray.

@@ -56,7 +56,7 @@ def probe(data: Data) -> ImageHeader:
 
 def decode(
     data: Data,
-    mode: Literal["RGB", "BGR", "L", "own"] = "RGB",
+    mode: Literal["RGB", "BGR", "L", "luma", "own"] = "RGB",
     *,
     exif: bool = False,
     size: tuple[int, int] | None = None,
@@ -68,8 +68,9 @@ def decode(
     """Decodes an image to an array of uint8, by default [height, width, 3] of NumPy's, with Pillow's pixels.
 
     data: an image of any format that warpfeed reads: its bytes, anything with a buffer of them, or its path.
-    mode: "RGB"; "BGR", as OpenCV has it; "L", luma as by Pillow's `convert("L")`, without a dimension for channels; or
-        "own": the file's values and channels as they are stored, uint8, uint16 or float32.
+    mode: "RGB"; "BGR", as OpenCV has it; "L", luma as by Pillow's `convert("L")`, without a dimension for channels;
+        "luma", that which a JPEG stores, as OpenCV and torchvision decode it to gray; or "own": the file's values and
+        channels as they are stored, uint8, uint16 or float32.
     exif: turns the image as its EXIF orientation says; otherwise it is as stored, as in Pillow and torchvision.
     size: (width, height) that will do: a JPEG is decoded at 1/2, 1/4 or 1/8 of its size if that is no smaller, as by
         Pillow's `draft`. Other formats keep their size.
@@ -105,7 +106,7 @@ def decode(
             raise ParameterError(f"crop must be inside the image of {width} x {height} pixels, got {shown(crop)}")
         width, height = part[2:]
     shape: tuple[int, ...] = (height, width, channels) if layout == "HWC" else (channels, height, width)
-    if mode == "L":
+    if mode in ("L", "luma"):
         shape = (height, width)
     if out is None:
         out = _empty(array, shape, dtype)
