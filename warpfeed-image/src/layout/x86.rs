@@ -57,6 +57,70 @@ pub(super) fn pixels_to_planes<const N: usize>(pixels: &[Pixel], planes: &mut [&
     }
 }
 
+/// `from` is as long as `to`. Returns the number of bytes.
+pub(super) fn mirrored_bytes(from: &[u8], to: &mut [u8]) -> usize {
+    debug_assert_eq!(from.len(), to.len());
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => mirrored_512::<1>(from, to),
+            (_, true) => mirrored_bytes_256(from, to),
+            _ => 0,
+        }
+    }
+}
+
+/// `from` is as long as `to`; both are whole triples. Returns the number of bytes.
+pub(super) fn mirrored_triples(from: &[u8], to: &mut [u8]) -> usize {
+    debug_assert!(from.len() == to.len() && from.len().is_multiple_of(3));
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => mirrored_512::<3>(from, to),
+            (_, true) => mirrored_triples_256(from, to),
+            _ => 0,
+        }
+    }
+}
+
+/// Transposes by perfect shuffles: after each, a byte's place is its former one with the bits rotated by one, and after
+/// four of them row and column are swapped. Each processor of x86-64 has the instructions.
+#[inline]
+pub(super) fn transposed(rows: [[u8; 16]; 16]) -> [[u8; 16]; 16] {
+    let mut rows: [__m128i; 16] = rows.map(|row| bytemuck::cast(row));
+    for _ in 0..4 {
+        let half = |i: usize| (rows[i / 2], rows[i / 2 + 8]);
+        rows = std::array::from_fn(|i| {
+            let (a, b) = half(i);
+            if i % 2 == 0 { unpack_low(a, b) } else { unpack_high(a, b) }
+        });
+    }
+    rows.map(|row| bytemuck::cast(row))
+}
+
+#[inline(always)]
+fn unpack_low(a: __m128i, b: __m128i) -> __m128i {
+    // SAFETY: each processor of x86-64 has SSE2.
+    unsafe { _mm_unpacklo_epi8(a, b) }
+}
+
+#[inline(always)]
+fn unpack_high(a: __m128i, b: __m128i) -> __m128i {
+    // SAFETY: as above.
+    unsafe { _mm_unpackhi_epi8(a, b) }
+}
+
+/// For each byte of whole units of `N` bytes in a vector, the byte in the units' reverse order.
+const fn reverse<const N: usize>() -> [u8; 64] {
+    let mut places = [0; 64];
+    let (units, mut i) = (64 / N, 0);
+    while i < units * N {
+        places[i] = ((units - 1 - i / N) * N + i % N) as u8;
+        i += 1;
+    }
+    places
+}
+
 /// Number of pixels in a vector of AVX-512.
 const LANES: usize = 16;
 
@@ -279,4 +343,70 @@ unsafe fn pixels_to_planes_256<const N: usize>(pixels: &[Pixel], planes: &mut [&
         }
     }
     LANES_256 * chunks.len()
+}
+
+/// Copies units of `N` bytes in reverse order. Returns the number of bytes.
+///
+/// # Safety
+/// `from` and `to` must have the same length, a multiple of `N`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+unsafe fn mirrored_512<const N: usize>(from: &[u8], to: &mut [u8]) -> usize {
+    let table = const { reverse::<N>() };
+    // SAFETY: the table is as long as a vector.
+    let places = unsafe { _mm512_loadu_si512(table.as_ptr().cast()) };
+    let step = 64 / N * N;
+    let mut end = from.len();
+    for to in to.chunks_mut(step) {
+        // The units before `end` are the last of a vector's. Those that lie before the slice are masked.
+        let missing = step - to.len();
+        // SAFETY: only the bytes of the units in this chunk are read and written.
+        unsafe {
+            let start = from.as_ptr().wrapping_add(end).wrapping_sub(step);
+            let units = _mm512_maskz_loadu_epi8(first(step) & !first(missing), start.cast());
+            _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), first(to.len()), _mm512_permutexvar_epi8(places, units));
+        }
+        end -= to.len();
+    }
+    from.len()
+}
+
+/// # Safety
+/// `from` and `to` must have the same length.
+#[target_feature(enable = "avx2")]
+unsafe fn mirrored_bytes_256(from: &[u8], to: &mut [u8]) -> usize {
+    const STEP: usize = 32;
+    let places = _mm256_broadcastsi128_si256(_mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    let len = from.len();
+    if len < STEP {
+        return 0;
+    }
+    // The last vector may make bytes again that are made already.
+    for done in (0..=len - STEP).step_by(STEP).chain([len - STEP]) {
+        // SAFETY: `done` and the vector's length are at most `len`.
+        unsafe {
+            let bytes = _mm256_loadu_si256(from.as_ptr().add(len - STEP - done).cast());
+            let halves = _mm256_shuffle_epi8(bytes, places);
+            _mm256_storeu_si256(to.as_mut_ptr().add(done).cast(), _mm256_permute4x64_epi64::<0b0100_1110>(halves));
+        }
+    }
+    len
+}
+
+/// # Safety
+/// `from` and `to` must have the same length, a multiple of 3.
+#[target_feature(enable = "avx2")]
+unsafe fn mirrored_triples_256(from: &[u8], to: &mut [u8]) -> usize {
+    // Five triples. The load has one byte before them, the store one byte after them, which the next step overwrites.
+    const STEP: usize = 15;
+    let places = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
+    let (len, mut done) = (from.len(), 0);
+    while done + STEP < len {
+        // SAFETY: 16 bytes are left in both slices.
+        unsafe {
+            let bytes = _mm_loadu_si128(from.as_ptr().add(len - done - STEP - 1).cast());
+            _mm_storeu_si128(to.as_mut_ptr().add(done).cast(), _mm_shuffle_epi8(bytes, places));
+        }
+        done += STEP;
+    }
+    done
 }
