@@ -118,12 +118,12 @@ impl ImageView {
     }
 
     /// Mirrors or turns the view.
-    pub(super) fn turn(&mut self, turn: Turn) {
+    pub(crate) fn turn(&mut self, turn: Turn) {
         self.exact(turn.map(self.size), turn.output_size(self.size));
     }
 
     /// Cuts out a rectangle that may reach outside. Returns false if this chain cannot express it.
-    pub(super) fn crop(&mut self, x: i32, y: i32, size: Size, fill: [u8; 3]) -> bool {
+    pub(crate) fn crop(&mut self, x: i32, y: i32, size: Size, fill: [u8; 3]) -> bool {
         let inside = x >= 0
             && y >= 0
             && x as u32 as u64 + u64::from(size.width) <= u64::from(self.size.width)

@@ -7,17 +7,20 @@ use super::view::View;
 use super::view_mut::ViewMut;
 use crate::error::Result;
 use crate::ops::byte_table::ByteTable;
+use crate::ops::fill::opaque;
 use crate::ops::pad::mirrored;
 use crate::ops::turn::Exact;
-use crate::ops::values::{PixelValues, ValueWork};
+use crate::ops::values::{PixelValues, PointForm, ValueWork};
 use crate::ops::{Op, Reach};
 use crate::plan::view::{ImageView, ShownColumns};
 use crate::plan::{Epilogue, Last, Plan, Stage, StageWork};
 use crate::raster::{Size, luma};
+use crate::simd::wide;
 use crate::tensor::DType;
 use std::borrow::Cow;
 use std::ops::Range;
 use warpfeed_image::layout::{SQUARE, mirrored_bytes, mirrored_triples, transposed};
+use warpfeed_image::planes::{Element, PixelKind};
 
 /// Bytes that are copied before a table is applied to them: they stay in the first cache.
 const STEP_BYTES: usize = 4096;
@@ -27,7 +30,8 @@ const STEP_BYTES: usize = 4096;
 pub(super) fn run(plan: &Plan<'_>, image: View<'_>, out: &mut ViewMut<'_>) -> bool {
     let Some(copy) = Copy::of(plan, &image, out) else { return false };
     let (from, to) = (image.parts(), out.parts());
-    let (Some(of), Some(on)) = (Lines::of(&from.1), Lines::of(&to.1)) else { return false };
+    let element = image.kind().element;
+    let (Some(of), Some(on)) = (Lines::of(&from.1, element), Lines::of(&to.1, element)) else { return false };
     if of.unit != on.unit || (copy.is_turned() && of.unit != 1) {
         return false;
     }
@@ -45,17 +49,18 @@ pub(super) fn run_in_place(plan: &Plan<'_>, between: &mut Vec<u32>, out: &mut Vi
     if Copy::of(plan, &image, out).is_none() {
         return Ok(false);
     }
-    let (bytes, form) = image.parts();
-    let kept = room(between, form.len())?;
-    kept.copy_from_slice(&bytes[..form.len()]);
-    let kept = View::of_bytes(kept, image.kind().element, form);
+    let ((bytes, form), element) = (image.parts(), image.kind().element);
+    let len = form.len() * element.size_bytes();
+    let kept = room(between, len)?;
+    kept.copy_from_slice(&bytes[..len]);
+    let kept = View::of_bytes(kept, element, form);
     Ok(run(plan, kept, out))
 }
 
 /// The lines of an image: planes' rows, or rows of packed pixels. Lengths and distances are in bytes.
 #[derive(Clone, Copy)]
 struct Lines {
-    /// The bytes that a line has for each column: 1 for planes, the number of channels for packed pixels.
+    /// The bytes that a line has for each column: those of a value for planes, of all channels for packed pixels.
     unit: usize,
     /// Number of planes; 1 for packed pixels.
     planes: usize,
@@ -67,11 +72,13 @@ struct Lines {
 
 impl Lines {
     /// `None` if the strides leave gaps in lines.
-    fn of(form: &Form) -> Option<Self> {
+    fn of(form: &Form, element: Element) -> Option<Self> {
         let (channels, Strides { row, column, channel }) = (usize::from(form.channels), form.strides);
+        let value = element.size_bytes();
+        let row = row * value;
         match (column, channel) {
-            (1, plane) => Some(Self { unit: 1, planes: channels, plane, row }),
-            (unit, 1) if unit == channels => Some(Self { unit, planes: 1, plane: 0, row }),
+            (1, plane) => Some(Self { unit: value, planes: channels, plane: plane * value, row }),
+            (pixel, 1) if pixel == channels => Some(Self { unit: pixel * value, planes: 1, plane: 0, row }),
             _ => None,
         }
     }
@@ -104,18 +111,19 @@ impl Target<'_> {
         &mut self.bytes[self.lines.place(plane, row, columns)]
     }
 
-    /// Fills columns of a row with a color.
-    fn fill(&mut self, row: usize, columns: Range<usize>, color: [u8; 3]) {
+    /// Fills columns of a row with a pixel, which has the bytes of all channels.
+    fn fill(&mut self, row: usize, columns: Range<usize>, pixel: &[u8]) {
+        let unit = self.lines.unit;
         if columns.is_empty() {
             return;
         }
         for plane in 0..self.lines.planes {
-            let packed = self.lines.unit == 3 && color != [color[0]; 3];
             let line = self.line(plane, row, columns.clone());
-            if packed {
-                line.as_chunks_mut::<3>().0.fill(color);
+            let value = &pixel[plane * unit..][..unit];
+            if value.iter().all(|byte| *byte == value[0]) {
+                line.fill(value[0]);
             } else {
-                line.fill(color[plane]);
+                line.chunks_exact_mut(unit).for_each(|to| to.copy_from_slice(value));
             }
         }
     }
@@ -126,8 +134,7 @@ struct Copy<'p> {
     places: Places<'p>,
     /// Table for the bytes of the image. Colors have been through it already.
     table: Option<&'p ByteTable>,
-    /// Whether colors become gray.
-    is_gray: bool,
+    outside: Outside,
 }
 
 /// The places that pixels are copied from.
@@ -138,43 +145,95 @@ enum Places<'p> {
     Listed { columns: Vec<usize>, rows: Vec<usize>, input: Size },
 }
 
+/// The pixels outside the image.
+enum Outside {
+    /// The colors of the view's steps.
+    Colors,
+    /// Their gray values.
+    Gray,
+    /// One pixel, with the bytes of all channels.
+    Pixel(Vec<u8>),
+}
+
 impl<'p> Copy<'p> {
-    /// `None` if the plan has other stages, or if one of the views is not of bytes with the other's channels.
+    /// `None` if the plan has other stages, or if values change their type or their channels.
     fn of(plan: &'p Plan<'_>, image: &View<'_>, out: &ViewMut<'_>) -> Option<Self> {
-        let channels = usize::from(image.kind().channels);
-        let same = image.values().is_none() && out.dtype() == DType::U8 && out.channels() == channels;
-        if !same || plan.values.is_some() || plan.epilogue != Epilogue::default() {
+        let kind = image.kind();
+        let stays = match kind.element {
+            Element::U8 => DType::U8,
+            Element::U16 => DType::U16,
+            Element::F32 => DType::F32,
+        };
+        let same = out.dtype() == stays && out.channels() == usize::from(kind.channels);
+        if !same || plan.epilogue != Epilogue::default() {
             return None;
         }
-        let mut stages = &plan.stages[..];
+        let copy = if plan.values.is_some() { Self::of_values(plan, kind) } else { Self::of_colors(plan, kind) };
+        copy.filter(|copy| match &copy.places {
+            Places::Seen(view) if view.exact.xx == 0 => view.steps.is_empty(),
+            Places::Seen(view) => view.is_shifted(),
+            Places::Listed { .. } => true,
+        })
+    }
+
+    /// The copy of a plan for gray or RGB bytes.
+    fn of_colors(plan: &'p Plan<'_>, kind: PixelKind) -> Option<Self> {
+        let (mut stages, mut outside) = (&plan.stages[..], Outside::Colors);
         // Of gray images a conversion to gray changes the colors of fills alone.
-        let mut is_gray = false;
-        if channels == 1
+        if kind.channels == 1
             && let [before @ .., Stage { work: StageWork::Pass(Op::Grayscale(_), _), .. }] = stages
             && plan.last == Last::Plain
         {
-            (stages, is_gray) = (before, true);
+            (stages, outside) = (before, Outside::Gray);
         }
         let (view, table) = match (stages, &plan.last) {
             ([], Last::Plain) => (Cow::Owned(ImageView::plain(plan.size)), None),
-            ([], Last::View(view)) => (Cow::Borrowed(view), None),
-            ([Stage { view, work: StageWork::Gather, .. }], Last::Plain) => (Cow::Borrowed(view), None),
-            ([Stage { view, work: StageWork::Table(table), .. }], Last::Plain) => {
+            ([], Last::View(view)) => (Cow::Borrowed(view), view.table.as_deref()),
+            ([Stage { view, work: StageWork::Gather, .. }], Last::Plain) => {
+                (Cow::Borrowed(view), view.table.as_deref())
+            }
+            ([Stage { view, work: StageWork::Table(table), .. }], Last::Plain) if view.table.is_none() => {
                 (Cow::Borrowed(view), Some(table.as_ref()))
             }
-            ([Stage { view, work: StageWork::Pass(op, Reach::Whole), size, .. }], Last::Plain) => {
-                let places = Places::listed(op, view.size, *size, plan)?;
-                return Some(Self { places, table: None, is_gray });
+            ([Stage { view, work: StageWork::Pass(op, Reach::Whole), size, .. }], Last::Plain)
+                if matches!(op, Op::Pad(_) | Op::Crop(_) | Op::CenterCrop(_)) =>
+            {
+                // What it copies from beyond the edge is the same for all kinds of values.
+                let work = op.on_values(&PixelValues::RGB8, view.size, *size, plan.order)?;
+                return Some(Self { places: Places::listed(&work, view.size, *size)?, table: None, outside });
             }
             _ => return None,
         };
-        let has_table = table.is_some();
-        let fits = if view.exact.xx == 0 { view.steps.is_empty() } else { view.is_shifted() };
-        if !fits || (has_table && view.table.is_some()) {
-            return None;
+        Some(Self { places: Places::Seen(view), table, outside })
+    }
+
+    /// The copy of a plan with at most one stage for images of other kinds.
+    fn of_values(plan: &'p Plan<'_>, kind: PixelKind) -> Option<Self> {
+        let mut view = ImageView::plain(plan.size);
+        let (mut table, mut outside) = (None, Outside::Colors);
+        match &plan.stages[..] {
+            [] => {}
+            [Stage { view: before, work: StageWork::Values(work), size, .. }] => {
+                view = ImageView::plain(before.size);
+                match work {
+                    ValueWork::Turn(turn) => view.turn(*turn),
+                    ValueWork::Crop { x, y, fill: Some(fill) } => {
+                        let number = |channel| number(kind.element, fill.of(channel));
+                        outside = Outside::Pixel((0..usize::from(kind.channels)).flat_map(number).collect());
+                        if !view.crop(*x, *y, *size, [0; 3]) {
+                            return None;
+                        }
+                    }
+                    ValueWork::Points(PointForm::Bytes(bytes)) => table = Some(bytes.as_ref()),
+                    _ => {
+                        let places = Places::listed(work, before.size, *size)?;
+                        return Some(Self { places, table, outside });
+                    }
+                }
+            }
+            _ => return None,
         }
-        let places = Places::Seen(view);
-        Some(Self { places, table, is_gray })
+        Some(Self { places: Places::Seen(Cow::Owned(view)), table, outside })
     }
 
     fn is_turned(&self) -> bool {
@@ -184,29 +243,29 @@ impl<'p> Copy<'p> {
     fn run(&self, from: Source<'_>, to: Target<'_>) {
         match &self.places {
             Places::Listed { columns, rows, input } => listed(from, to, columns, rows, *input),
-            Places::Seen(view) => {
-                let table = self.table.or(view.table.as_deref());
-                if view.exact.xx == 0 {
-                    turned(view, table, from, to);
-                } else {
-                    seen(view, table, self.is_gray, from, to);
-                }
-            }
+            Places::Seen(view) if view.exact.xx == 0 => turned(view, self.table, from, to),
+            Places::Seen(view) => seen(view, self.table, &self.outside, from, to),
         }
     }
 }
 
+/// The bytes of a number as a value.
+fn number(element: Element, number: f32) -> Vec<u8> {
+    match element {
+        Element::U8 => vec![number as u8],
+        Element::U16 => (number as u16).to_ne_bytes().into(),
+        Element::F32 => number.to_ne_bytes().into(),
+    }
+}
+
 impl Places<'_> {
-    /// The places of an operation that repeats pixels of the image beyond its edge.
-    fn listed(op: &Op, input: Size, size: Size, plan: &Plan<'_>) -> Option<Self> {
-        if !matches!(op, Op::Pad(_) | Op::Crop(_) | Op::CenterCrop(_)) {
-            return None;
-        }
+    /// The places of work that repeats pixels of the image beyond its edge.
+    fn listed(work: &ValueWork, input: Size, size: Size) -> Option<Self> {
         let edge = |start: i32, len: u32, shown: u32| {
             let at = |place: u32| (i64::from(start) + i64::from(place)).clamp(0, i64::from(len) - 1) as usize;
             (0..shown).map(at).collect::<Vec<_>>()
         };
-        let (columns, rows) = match op.on_values(&PixelValues::RGB8, input, size, plan.order)? {
+        let (columns, rows) = match *work {
             ValueWork::Mirror { left, top, mode } => (
                 mirrored(mode, left, input.width, size.width - left - input.width),
                 mirrored(mode, top, input.height, size.height - top - input.height),
@@ -229,8 +288,32 @@ fn copied(from: &[u8], to: &mut [u8], table: Option<&ByteTable>) {
     }
 }
 
+/// Copies a line of units from right to left.
+fn mirrored_line(unit: usize, from: &[u8], to: &mut [u8]) {
+    #[inline(always)]
+    fn reverse<const N: usize>(from: &[u8], to: &mut [u8]) {
+        let units = from.as_chunks::<N>().0.iter().rev();
+        to.as_chunks_mut::<N>().0.iter_mut().zip(units).for_each(|(to, from)| *to = *from);
+    }
+    match unit {
+        1 => mirrored_bytes(from, to),
+        2 => wide(
+            #[inline(always)]
+            || reverse::<2>(from, to),
+        ),
+        3 => mirrored_triples(from, to),
+        4 => wide(
+            #[inline(always)]
+            || reverse::<4>(from, to),
+        ),
+        _ => {
+            to.chunks_exact_mut(unit).zip(from.chunks_exact(unit).rev()).for_each(|(to, from)| to.copy_from_slice(from))
+        }
+    }
+}
+
 /// Copies a view whose rows are rows of the image.
-fn seen(view: &ImageView, table: Option<&ByteTable>, is_gray: bool, from: Source<'_>, mut to: Target<'_>) {
+fn seen(view: &ImageView, table: Option<&ByteTable>, outside: &Outside, from: Source<'_>, mut to: Target<'_>) {
     let (width, height) = (view.size.width as usize, view.size.height as usize);
     let Lines { unit, planes, .. } = to.lines;
     let whole = view.is_plain_rows() && view.input.width == view.size.width;
@@ -243,9 +326,10 @@ fn seen(view: &ImageView, table: Option<&ByteTable>, is_gray: bool, from: Source
         return;
     }
     for y in 0..height {
-        let fill = |columns: Range<usize>, color: [u8; 3]| {
-            let color = if is_gray { [luma([color[0], color[1], color[2], 255]); 3] } else { color };
-            to.fill(y, columns, color);
+        let fill = |columns: Range<usize>, color: [u8; 3]| match outside {
+            Outside::Colors => to.fill(y, columns, &color),
+            Outside::Gray => to.fill(y, columns, &[luma(opaque(color))]),
+            Outside::Pixel(pixel) => to.fill(y, columns, pixel),
         };
         let Some(ShownColumns { columns, y: before, map }) = view.shown(y as u32, 0, width, fill) else { continue };
         let row = (map.yy * before + map.y0) as usize;
@@ -253,14 +337,11 @@ fn seen(view: &ImageView, table: Option<&ByteTable>, is_gray: bool, from: Source
         let len = columns.len();
         for plane in 0..planes {
             let line = to.line(plane, y, columns.clone());
-            match (map.xx > 0, unit) {
-                (true, _) => {
-                    copied(from.line(plane, row, first..first + len), line, table);
-                    continue;
-                }
-                (false, 1) => mirrored_bytes(from.line(plane, row, first + 1 - len..first + 1), line),
-                (false, _) => mirrored_triples(from.line(plane, row, first + 1 - len..first + 1), line),
+            if map.xx > 0 {
+                copied(from.line(plane, row, first..first + len), line, table);
+                continue;
             }
+            mirrored_line(unit, from.line(plane, row, first + 1 - len..first + 1), line);
             if let Some(table) = table {
                 table.apply(line);
             }
@@ -327,8 +408,8 @@ fn listed(from: Source<'_>, mut to: Target<'_>, columns: &[usize], rows: &[usize
             if unit == 1 {
                 others.for_each(|column| line[column] = source[columns[column]]);
             } else {
-                let (line, source) = (line.as_chunks_mut::<3>().0, source.as_chunks::<3>().0);
-                others.for_each(|column| line[column] = source[columns[column]]);
+                let source = |column: usize| &source[unit * columns[column]..][..unit];
+                others.for_each(|column| line[unit * column..][..unit].copy_from_slice(source(column)));
             }
         }
     }
@@ -353,7 +434,7 @@ fn longest_run(places: &[usize], most: usize) -> Range<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::run::{end_gray, load, plan, to_gapless};
+    use super::super::run::{end_gray, load, to_gapless};
     use super::super::scratch::Scratch;
     use super::*;
     use crate::backend::{PixelForm, TablesOf};
@@ -364,7 +445,8 @@ mod tests {
     };
     use crate::plan::{Planner, Strategy};
     use crate::rng::SampleRng;
-    use crate::tensor::Layout;
+    use crate::tensor::{Element as TensorElement, Layout};
+    use warpfeed_image::planes::Value;
 
     /// An operation that only copies pixels or looks bytes up.
     fn drawn(rng: &mut SampleRng, size: Size) -> Op {
@@ -411,103 +493,166 @@ mod tests {
         }
     }
 
-    fn view(bytes: &[u8], size: Size, channels: usize, layout: Layout, strides: [i64; 3]) -> View<'_> {
+    fn view<T: Value>(values: &[T], size: Size, channels: usize, layout: Layout, strides: [i64; 3]) -> View<'_> {
         let made = match layout {
-            Layout::Nhwc => View::hwc(bytes, size, channels),
-            Layout::Nchw => View::chw(bytes, size, channels),
+            Layout::Nhwc => View::hwc(values, size, channels),
+            Layout::Nchw => View::chw(values, size, channels),
         };
         made.and_then(|view| view.strides(strides)).unwrap()
     }
 
-    fn view_mut(bytes: &mut [u8], size: Size, channels: usize, layout: Layout, strides: [i64; 3]) -> ViewMut<'_> {
+    fn view_mut<T: TensorElement>(
+        values: &mut [T],
+        size: Size,
+        channels: usize,
+        layout: Layout,
+        strides: [i64; 3],
+    ) -> ViewMut<'_> {
         let made = match layout {
-            Layout::Nhwc => ViewMut::hwc(bytes, size, channels),
-            Layout::Nchw => ViewMut::chw(bytes, size, channels),
+            Layout::Nhwc => ViewMut::hwc(values, size, channels),
+            Layout::Nchw => ViewMut::chw(values, size, channels),
         };
         made.and_then(|view| view.strides(strides)).unwrap()
     }
 
-    /// The result by pixels of four bytes, without gaps.
-    fn by_pixels(plan: &Plan<'_>, image: View<'_>, channels: usize, layout: Layout) -> Vec<u8> {
+    /// The result of the back end, without gaps.
+    fn by_back_end<T: TensorElement>(plan: &Plan<'_>, image: View<'_>, layout: Layout) -> Vec<T> {
         let (mut scratch, tables) = (Scratch::default(), TablesOf::new(None));
         load(&mut scratch, plan, image).unwrap();
-        let elements = PixelForm { dtype: DType::U8, layout, channels };
-        to_gapless(&mut scratch, plan, None, &tables, elements).unwrap();
-        bytemuck::cast_slice(&scratch.between)[..elements.image_bytes(plan.size)].to_vec()
+        let elements = PixelForm { dtype: T::DTYPE, layout, channels: usize::from(image.kind().channels) };
+        to_gapless(&mut scratch, plan, image.values(), &tables, elements).unwrap();
+        let bytes: &[u8] = bytemuck::cast_slice(&scratch.between);
+        bytemuck::cast_slice(&bytes[..elements.image_bytes(plan.size)]).to_vec()
     }
 
     /// The elements of a view in the order of its layout.
-    fn gapless(view: &View<'_>, layout: Layout) -> Vec<u8> {
+    fn gapless<T: Value>(view: &View<'_>, layout: Layout) -> Vec<T> {
         let (bytes, form) = view.parts();
-        let Size { width, height } = form.size;
-        let channels = usize::from(form.channels);
-        let at = |x, y, channel| bytes[form.place(x as usize, y as usize, channel)];
+        let (width, height, channels) = (form.size.width, form.size.height, usize::from(form.channels));
+        let values: &[T] = bytemuck::cast_slice(bytes);
+        let at = |x: u32, y: u32, channel| values[form.place(x as usize, y as usize, channel)];
+        let mut all = Vec::new();
         match layout {
             Layout::Nhwc => (0..height)
-                .flat_map(|y| (0..width).flat_map(move |x| (0..channels).map(move |channel| (x, y, channel))))
-                .map(|(x, y, channel)| at(x, y, channel))
-                .collect(),
+                .for_each(|y| (0..width).for_each(|x| all.extend((0..channels).map(|channel| at(x, y, channel))))),
             Layout::Nchw => (0..channels)
-                .flat_map(|channel| (0..height).flat_map(move |y| (0..width).map(move |x| (x, y, channel))))
-                .map(|(x, y, channel)| at(x, y, channel))
-                .collect(),
+                .for_each(|channel| (0..height).for_each(|y| all.extend((0..width).map(|x| at(x, y, channel))))),
         }
+        all
+    }
+
+    /// An image and its way to the result.
+    struct Case {
+        size: Size,
+        channels: usize,
+        layout: Layout,
+        /// Whether there are gaps after the rows of the image, and of the result.
+        gaps: [bool; 2],
+    }
+
+    /// Compares the result of a plan with the back end's. Returns whether a result was made at all, and in place.
+    fn check<T: Value + TensorElement>(
+        case: &Case,
+        plan: &Plan<'_>,
+        ops: &[Op],
+        bytes: &mut dyn FnMut() -> u8,
+        none: T,
+    ) -> [bool; 2] {
+        let &Case { size, channels, layout, gaps } = case;
+        let what = || format!("{size} {channels} {layout:?} {gaps:?} {ops:?}");
+        let (len, strides) = strided(size, channels, layout, gaps[0]);
+        let mut values: Vec<T> = vec![none; len];
+        bytemuck::cast_slice_mut::<T, u8>(&mut values).iter_mut().for_each(|byte| *byte = bytes());
+        let image = view(&values, size, channels, layout, strides);
+        let same = |got: &[T], want: &[T]| bytemuck::cast_slice::<T, u8>(got) == bytemuck::cast_slice::<T, u8>(want);
+        let want: Vec<T> = by_back_end(plan, image, layout);
+
+        let (len, to) = strided(plan.size, channels, layout, gaps[1]);
+        let mut made = vec![none; len];
+        let done = run(plan, image, &mut view_mut(&mut made, plan.size, channels, layout, to));
+        if done {
+            let got: Vec<T> = gapless(&view(&made, plan.size, channels, layout, to), layout);
+            assert!(same(&got, &want), "{}", what());
+            let untouched = made.iter().filter(|value| same(&[**value], &[none])).count();
+            assert!(untouched >= len - want.len(), "gaps were written: {}", what());
+        } else {
+            assert!(made.iter().all(|value| same(&[*value], &[none])), "{}", what());
+        }
+        let mut again = values.clone();
+        let in_place = plan.size == size && {
+            let mut out = view_mut(&mut again, size, channels, layout, strides);
+            run_in_place(plan, &mut Vec::new(), &mut out).unwrap()
+        };
+        if in_place {
+            let got: Vec<T> = gapless(&view(&again, size, channels, layout, strides), layout);
+            assert!(same(&got, &want), "in place: {}", what());
+        }
+        [done, in_place]
+    }
+
+    fn case(rng: &mut SampleRng, number: usize, channels: usize) -> Case {
+        let longest = if number.is_multiple_of(10) { 300 } else { 40 };
+        let size = Size::new(1 + rng.below(longest) as u32, 1 + rng.below(longest) as u32);
+        let layout = if rng.chance(0.5) { Layout::Nhwc } else { Layout::Nchw };
+        Case { size, channels, layout, gaps: [rng.chance(0.3), rng.chance(0.3)] }
     }
 
     #[test]
     fn bytes_are_those_of_pixels() {
-        let mut rng = SampleRng::for_sample(7, 0, 0);
-        let (mut direct, mut in_place) = (0, 0);
         const CASES: usize = 6000;
-        for case in 0..CASES {
-            let longest = if case % 10 == 0 { 300 } else { 40 };
-            let mut side = || 1 + rng.below(longest) as u32;
-            let size = Size::new(side(), side());
-            let [channels, layout, wide, wide_out, count, strategy] = std::array::from_fn(|_| rng.below(4) as usize);
-            let channels = if channels == 0 { 1 } else { 3 };
-            let layout = if layout < 2 { Layout::Nhwc } else { Layout::Nchw };
-            let mut ops: Vec<Op> = (0..1 + count.saturating_sub(1)).map(|_| drawn(&mut rng, size)).collect();
-            if case % 50 == 0 {
+        let mut rng = SampleRng::for_sample(7, 0, 0);
+        let mut counts = [0; 2];
+        for number in 0..CASES {
+            let channels = if rng.chance(0.3) { 1 } else { 3 };
+            let case = case(&mut rng, number, channels);
+            let (size, single, grays) = (case.size, rng.chance(0.5), number % 50 == 0);
+            let mut ops: Vec<Op> = (0..if single { 1 } else { 3 }).map(|_| drawn(&mut rng, size)).collect();
+            if grays {
                 ops.push(Grayscale.into());
             }
-            if channels == 1 && case % 20 != 0 {
+            // Without the end that `Op::apply_to` gives gray images, a fill's first channel is the result's.
+            if channels == 1 && number % 20 != 0 {
                 end_gray(&mut ops);
             }
-            let strategy = if strategy == 0 { Strategy::Sequential } else { Strategy::Fused };
+            let strategy = if rng.chance(0.2) { Strategy::Sequential } else { Strategy::Fused };
             let planner = Planner { strategy, order: PassOrder::default(), max_px: 1 << 24, values: None };
-
-            let (len, strides) = strided(size, channels, layout, wide == 0);
-            let bytes: Vec<u8> = (0..len).map(|_| rng.below(256) as u8).collect();
-            let image = view(&bytes, size, channels, layout, strides);
-            let plan = plan(&planner, &image, &ops).unwrap();
-            let want = by_pixels(&plan, image, channels, layout);
-
-            let (len, to) = strided(plan.size, channels, layout, wide_out == 0);
-            let mut made = vec![99; len];
-            let done = run(&plan, image, &mut view_mut(&mut made, plan.size, channels, layout, to));
-            if done {
-                let got = gapless(&view(&made, plan.size, channels, layout, to), layout);
-                assert!(got == want, "{size} {channels} {layout:?} {ops:?}");
-                let gaps = made.iter().filter(|byte| **byte == 99).count();
-                assert!(gaps >= len - want.len(), "gaps were written: {ops:?}");
-                direct += 1;
-            } else {
-                assert!(made.iter().all(|byte| *byte == 99), "{ops:?}");
-            }
-            // A single operation needs no pixels, unless it turns packed triples.
-            let single = strategy == Strategy::Fused && count <= 1 && case % 50 != 0;
-            let turns = layout == Layout::Nhwc && channels == 3 && matches!(&ops[0], Op::Rotate(_));
-            assert!(done || !single || turns, "{size} {channels} {layout:?} {ops:?}");
-            if plan.size == size {
-                let mut made = bytes.clone();
-                let mut out = view_mut(&mut made, size, channels, layout, strides);
-                if run_in_place(&plan, &mut Vec::new(), &mut out).unwrap() {
-                    let got = gapless(&view(&made, size, channels, layout, strides), layout);
-                    assert!(got == want, "in place: {size} {channels} {layout:?} {ops:?}");
-                    in_place += 1;
-                }
-            }
+            let plan = planner.plan_one(&ops, size).unwrap();
+            let made = check::<u8>(&case, &plan, &ops, &mut || rng.below(256) as u8, 99);
+            // A single operation needs no pixels of four bytes, unless it turns triples.
+            let turns = case.layout == Layout::Nhwc && channels == 3 && matches!(&ops[0], Op::Rotate(_));
+            assert!(made[0] || !single || grays || turns || strategy == Strategy::Sequential, "{size} {ops:?}");
+            counts = [0, 1].map(|i| counts[i] + usize::from(made[i]));
         }
-        assert!(direct > CASES / 2 && in_place > CASES / 8, "{direct} {in_place} of {CASES}");
+        assert!(counts[0] > CASES / 2 && counts[1] > CASES / 8, "{counts:?} of {CASES}");
+    }
+
+    #[test]
+    fn values_of_other_kinds_are_those_of_planes() {
+        const CASES: usize = 3000;
+        let mut rng = SampleRng::for_sample(8, 0, 0);
+        let mut counts = [0; 2];
+        for number in 0..CASES {
+            let element = [Element::U8, Element::U16, Element::F32][rng.below(3) as usize];
+            let channels = [2, 4, 5, 13][rng.below(4) as usize];
+            let case = case(&mut rng, number, channels);
+            let values = PixelValues::of(PixelKind { element, channels: channels as u16 });
+            let planner = Planner {
+                strategy: Strategy::Fused,
+                order: PassOrder::default(),
+                max_px: 1 << 24,
+                values: Some(values),
+            };
+            let ops = [drawn(&mut rng, case.size)];
+            // A fill of three numbers, and tables of floats.
+            let Ok(plan) = planner.plan_one(&ops, case.size) else { continue };
+            let mut byte = || rng.below(256) as u8;
+            let made = match element {
+                Element::U8 => check::<u8>(&case, &plan, &ops, &mut byte, 99),
+                Element::U16 => check::<u16>(&case, &plan, &ops, &mut byte, 9999),
+                Element::F32 => check::<f32>(&case, &plan, &ops, &mut byte, 0.123),
+            };
+            counts = [0, 1].map(|i| counts[i] + usize::from(made[i]));
+        }
+        assert!(counts[0] > CASES / 3 && counts[1] > CASES / 8, "{counts:?} of {CASES}");
     }
 }

@@ -209,7 +209,8 @@ def _array_of(image: Any) -> tuple[Any, bool]:
 
 
 def _plain(tensor: Any) -> Any:
-    return tensor.as_subclass(sys.modules["torch"].Tensor)
+    plain = sys.modules["torch"].Tensor
+    return tensor if type(tensor) is plain else tensor.as_subclass(plain)
 
 
 def _transforms_for(array: Any, channels_first: bool, text: str, options: Applied) -> Any:

@@ -85,6 +85,12 @@ def _native(written: str) -> Any:
     return _warpfeed.Operation(written)
 
 
+@functools.lru_cache(maxsize=1024, typed=True)
+def _native_of(**op: Any) -> Any:
+    """As `_native`, of an operation without lists. Finding it again costs less than writing it."""
+    return _native(json.dumps(op))
+
+
 def apply(inpt: Any, op: Mapping[str, Any], *, copies: bool = False, fills: bool = False) -> Any:
     """The result of an operation in its written form, of the input's own type.
 
@@ -92,7 +98,11 @@ def apply(inpt: Any, op: Mapping[str, Any], *, copies: bool = False, fills: bool
     fills: the result has a color or value that is no pixel of the input.
     """
     found = kind_of(inpt)
-    native = _native(json.dumps(op))
+    try:
+        native = _native_of(**op)
+    except TypeError:
+        # Lists cannot be found again so.
+        native = _native(json.dumps(op))
     if found == "pil":
         return _pil(inpt, native)
     if found == "array":
@@ -139,7 +149,7 @@ def _array(array: Any, native: Any, copies: bool, fills: bool) -> Any:
 def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) -> Any:
     import torch
 
-    plain = tensor.as_subclass(torch.Tensor)
+    plain = tensor if type(tensor) is torch.Tensor else tensor.as_subclass(torch.Tensor)
     inner = 2 if is_mask else 3
     if plain.ndim < inner:
         form = "[..., H, W]" if is_mask else "[..., C, H, W]"
@@ -152,7 +162,9 @@ def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) 
     channels = 1 if is_mask else plain.shape[-3]
     size = native.output_size(height, width) if height and width else (height, width)
     shape = (*lead, *size) if is_mask else (*lead, channels, *size)
-    if is_mask or plain.is_contiguous() or plain.stride(-3) != 1:
+    if shape == plain.shape and plain.is_contiguous():
+        made = torch.empty_like(plain)
+    elif is_mask or plain.is_contiguous() or plain.stride(-3) != 1:
         made = torch.empty(shape, dtype=plain.dtype)
     else:
         # The input's channels lie next to each other, so the result's do.
@@ -167,6 +179,11 @@ def _fill_tensor(plain: Any, made: Any, native: Any, channels: int, copies: bool
     import torch
 
     name = str(plain.dtype).removeprefix("torch.")
+    if name in NUMBERS and plain.is_contiguous() and made.is_contiguous() and not plain.is_neg():
+        height, width = plain.shape[-2:]
+        number = plain.numel() // (channels * height * width)
+        native.run_at(plain.data_ptr(), made.data_ptr(), name, number, channels, height, width)
+        return
     if name in NUMBERS:
         _run(native, _images(plain, channels), _images(made, channels), True)
         return
