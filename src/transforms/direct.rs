@@ -22,9 +22,6 @@ use std::ops::Range;
 use warpfeed_image::layout::{SQUARE, mirrored_bytes, mirrored_triples, transposed};
 use warpfeed_image::planes::{Element, PixelKind};
 
-/// Bytes that are copied before a table is applied to them: they stay in the first cache.
-const STEP_BYTES: usize = 4096;
-
 /// Writes the result of a plan to `out`, whose size it has. Returns false, and writes nothing, for plans and views that
 /// need the back end.
 pub(super) fn run(plan: &Plan<'_>, image: View<'_>, out: &mut ViewMut<'_>) -> bool {
@@ -123,7 +120,14 @@ impl Target<'_> {
             if value.iter().all(|byte| *byte == value[0]) {
                 line.fill(value[0]);
             } else {
-                line.chunks_exact_mut(unit).for_each(|to| to.copy_from_slice(value));
+                line[..unit].copy_from_slice(value);
+                // What is filled is copied behind itself.
+                let mut done = unit;
+                while done < line.len() {
+                    let more = done.min(line.len() - done);
+                    line.copy_within(..more, done);
+                    done += more;
+                }
             }
         }
     }
@@ -153,6 +157,17 @@ enum Outside {
     Gray,
     /// One pixel, with the bytes of all channels.
     Pixel(Vec<u8>),
+}
+
+impl Outside {
+    /// Fills columns of a row. `color` is that of a view's step.
+    fn fill(&self, color: [u8; 3], to: &mut Target<'_>, row: usize, columns: Range<usize>) {
+        match self {
+            Self::Colors => to.fill(row, columns, &color),
+            Self::Gray => to.fill(row, columns, &[luma(opaque(color))]),
+            Self::Pixel(pixel) => to.fill(row, columns, pixel),
+        }
+    }
 }
 
 impl<'p> Copy<'p> {
@@ -281,10 +296,9 @@ impl Places<'_> {
 
 /// Copies bytes through a table.
 fn copied(from: &[u8], to: &mut [u8], table: Option<&ByteTable>) {
-    let Some(table) = table else { return to.copy_from_slice(from) };
-    for (from, to) in from.chunks(STEP_BYTES).zip(to.chunks_mut(STEP_BYTES)) {
-        to.copy_from_slice(from);
-        table.apply(to);
+    match table {
+        Some(table) => table.apply_to(from, to),
+        None => to.copy_from_slice(from),
     }
 }
 
@@ -325,11 +339,16 @@ fn seen(view: &ImageView, table: Option<&ByteTable>, outside: &Outside, from: So
         }
         return;
     }
+    // A single color is written to all places first: many short runs next to the image take longer.
+    let filled = view.steps.len() == 1 && to.lines.row == unit * width;
+    if let ([step], true) = (&view.steps[..], filled) {
+        outside.fill(step.fill, &mut to, 0, 0..width * height);
+    }
     for y in 0..height {
-        let fill = |columns: Range<usize>, color: [u8; 3]| match outside {
-            Outside::Colors => to.fill(y, columns, &color),
-            Outside::Gray => to.fill(y, columns, &[luma(opaque(color))]),
-            Outside::Pixel(pixel) => to.fill(y, columns, pixel),
+        let fill = |columns: Range<usize>, color: [u8; 3]| {
+            if !filled {
+                outside.fill(color, &mut to, y, columns);
+            }
         };
         let Some(ShownColumns { columns, y: before, map }) = view.shown(y as u32, 0, width, fill) else { continue };
         let row = (map.yy * before + map.y0) as usize;

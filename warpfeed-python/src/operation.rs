@@ -44,7 +44,7 @@ impl Operation {
 
     /// Runs the operation on images of a type without gaps, [N, C, H, W], at an address. Their results are written to
     /// another address, where memory for them must be.
-    #[expect(clippy::too_many_arguments, reason = "Python's arguments")]
+    #[allow(clippy::too_many_arguments, reason = "Python's arguments")]
     fn run_at(
         &self,
         py: Python<'_>,

@@ -72,7 +72,6 @@ fn run_on<T: Element + Value, U: Element + warpfeed::Element + Send + Sync>(
 /// less than those with arrays, which counts for small images.
 ///
 /// Python must have both at these addresses, and nothing else may use the results before the call ends.
-#[expect(clippy::too_many_arguments, reason = "an array's form, without an array")]
 pub(crate) fn each_image_at(
     py: Python<'_>,
     [images, out]: [usize; 2],

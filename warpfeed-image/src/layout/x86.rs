@@ -110,12 +110,12 @@ fn unpack_high(a: __m128i, b: __m128i) -> __m128i {
     unsafe { _mm_unpackhi_epi8(a, b) }
 }
 
-/// For each byte of whole units of `N` bytes in a vector, the byte in the units' reverse order.
+/// For each byte of whole units of `N` bytes, the byte in the reverse order of the units at the end of a vector.
 const fn reverse<const N: usize>() -> [u8; 64] {
     let mut places = [0; 64];
-    let (units, mut i) = (64 / N, 0);
-    while i < units * N {
-        places[i] = ((units - 1 - i / N) * N + i % N) as u8;
+    let mut i = 0;
+    while i < 64 / N * N {
+        places[i] = (64 - N - i / N * N + i % N) as u8;
         i += 1;
     }
     places
@@ -354,20 +354,29 @@ unsafe fn mirrored_512<const N: usize>(from: &[u8], to: &mut [u8]) -> usize {
     let table = const { reverse::<N>() };
     // SAFETY: the table is as long as a vector.
     let places = unsafe { _mm512_loadu_si512(table.as_ptr().cast()) };
-    let step = 64 / N * N;
-    let mut end = from.len();
-    for to in to.chunks_mut(step) {
-        // The units before `end` are the last of a vector's. Those that lie before the slice are masked.
-        let missing = step - to.len();
-        // SAFETY: only the bytes of the units in this chunk are read and written.
+    let (len, step) = (from.len(), 64 / N * N);
+    let mut done = 0;
+    // Stores with masks take many times as long. A full one may write bytes that the next one makes.
+    while done + 64 <= len {
+        // SAFETY: 64 bytes are left in both slices.
         unsafe {
-            let start = from.as_ptr().wrapping_add(end).wrapping_sub(step);
-            let units = _mm512_maskz_loadu_epi8(first(step) & !first(missing), start.cast());
-            _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), first(to.len()), _mm512_permutexvar_epi8(places, units));
+            let units = _mm512_loadu_si512(from.as_ptr().add(len - done - 64).cast());
+            _mm512_storeu_si512(to.as_mut_ptr().add(done).cast(), _mm512_permutexvar_epi8(places, units));
         }
-        end -= to.len();
+        done += step;
     }
-    from.len()
+    if done < len {
+        let mask = first(len - done);
+        // SAFETY: the first bytes of `from` are the last of a vector. Those that lie before the slice are masked, and
+        // `to` has as many bytes left.
+        unsafe {
+            let start = from.as_ptr().wrapping_add(len - done).wrapping_sub(64);
+            let units = _mm512_maskz_loadu_epi8(!first(64 - (len - done)), start.cast());
+            let made = _mm512_permutexvar_epi8(places, units);
+            _mm512_mask_storeu_epi8(to.as_mut_ptr().add(done).cast(), mask, made);
+        }
+    }
+    len
 }
 
 /// # Safety

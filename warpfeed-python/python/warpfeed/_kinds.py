@@ -25,18 +25,30 @@ NUMBERS = ("uint8", "uint16", "float32")
 
 def kind(inpt: Any) -> Kind | None:
     """What an argument is: a PIL image, an array, a tensor of images, or one of torchvision's tv_tensors."""
-    if (pil := sys.modules.get("PIL.Image")) and isinstance(inpt, pil.Image):
+    return _kind_of_class(inpt.__class__)
+
+
+@functools.lru_cache(maxsize=256)
+def _kind_of_class(cls: type) -> Kind | None:
+    """The kind of a class's objects. It stays the same: there are no objects of a class before its module is imported."""
+    if (pil := sys.modules.get("PIL.Image")) and issubclass(cls, pil.Image):
         return "pil"
-    if (tv := sys.modules.get("torchvision.tv_tensors")) and isinstance(inpt, tv.TVTensor):
-        for name, cls in (("mask", "Mask"), ("boxes", "BoundingBoxes"), ("points", "KeyPoints")):
-            if isinstance(inpt, getattr(tv, cls, ())):
+    if (tv := sys.modules.get("torchvision.tv_tensors")) and issubclass(cls, tv.TVTensor):
+        for name, known in (("mask", "Mask"), ("boxes", "BoundingBoxes"), ("points", "KeyPoints")):
+            if issubclass(cls, getattr(tv, known, ())):
                 return name  # type: ignore[return-value]
         return "tensor"
-    if (torch := sys.modules.get("torch")) and isinstance(inpt, torch.Tensor):
+    if (torch := sys.modules.get("torch")) and issubclass(cls, torch.Tensor):
         return "tensor"
-    if (numpy := sys.modules.get("numpy")) and isinstance(inpt, numpy.ndarray):
+    if (numpy := sys.modules.get("numpy")) and issubclass(cls, numpy.ndarray):
         return "array"
     return None
+
+
+@functools.lru_cache(maxsize=256)
+def name_of(dtype: Any) -> str:
+    """The name of an array's type, which numpy makes anew each time."""
+    return str(dtype.name)
 
 
 def kind_of(inpt: Any) -> Kind:
@@ -134,11 +146,11 @@ def _array(array: Any, native: Any, copies: bool, fills: bool) -> Any:
         raise TypeError(f"an array must be [H, W, C] or [H, W], got the shape {list(array.shape)}")
     source = array if array.ndim == 3 else array[:, :, None]
     height, width = native.output_size(*source.shape[:2])
-    if array.dtype.name in NUMBERS:
+    if name_of(array.dtype) in NUMBERS:
         made = numpy.empty((height, width, source.shape[2]), array.dtype)
         _run(native, source[None], made[None], False)
     else:
-        _check_copies(array.dtype.name, copies, fills)
+        _check_copies(name_of(array.dtype), copies, fills)
         bits, channels = _bits(numpy.ascontiguousarray(source)), source.shape[2]
         made = numpy.empty((height, width, bits.shape[2]), bits.dtype)
         _run(native, bits[None], made[None], False)
