@@ -87,27 +87,19 @@ pub(super) fn mirrored_triples(from: &[u8], to: &mut [u8]) -> usize {
 /// four of them row and column are swapped. Each processor of x86-64 has the instructions.
 #[inline]
 pub(super) fn transposed(rows: [[u8; 16]; 16]) -> [[u8; 16]; 16] {
-    let mut rows: [__m128i; 16] = rows.map(|row| bytemuck::cast(row));
+    let mut rows: [__m128i; 16] = rows.map(bytemuck::cast);
     for _ in 0..4 {
-        let half = |i: usize| (rows[i / 2], rows[i / 2 + 8]);
-        rows = std::array::from_fn(|i| {
-            let (a, b) = half(i);
-            if i % 2 == 0 { unpack_low(a, b) } else { unpack_high(a, b) }
-        });
+        let mut next = rows;
+        for i in 0..8 {
+            // SAFETY: each processor of x86-64 has SSE2.
+            unsafe {
+                next[2 * i] = _mm_unpacklo_epi8(rows[i], rows[i + 8]);
+                next[2 * i + 1] = _mm_unpackhi_epi8(rows[i], rows[i + 8]);
+            }
+        }
+        rows = next;
     }
-    rows.map(|row| bytemuck::cast(row))
-}
-
-#[inline(always)]
-fn unpack_low(a: __m128i, b: __m128i) -> __m128i {
-    // SAFETY: each processor of x86-64 has SSE2.
-    unsafe { _mm_unpacklo_epi8(a, b) }
-}
-
-#[inline(always)]
-fn unpack_high(a: __m128i, b: __m128i) -> __m128i {
-    // SAFETY: as above.
-    unsafe { _mm_unpackhi_epi8(a, b) }
+    rows.map(bytemuck::cast)
 }
 
 /// For each byte of whole units of `N` bytes, the byte in the reverse order of the units at the end of a vector.
@@ -365,7 +357,14 @@ unsafe fn mirrored_512<const N: usize>(from: &[u8], to: &mut [u8]) -> usize {
         }
         done += step;
     }
-    if done < len {
+    if N == 1 && done < len && len >= 64 {
+        // The last vector makes bytes again that are made already.
+        // SAFETY: the slices have 64 bytes.
+        unsafe {
+            let units = _mm512_loadu_si512(from.as_ptr().cast());
+            _mm512_storeu_si512(to.as_mut_ptr().add(len - 64).cast(), _mm512_permutexvar_epi8(places, units));
+        }
+    } else if done < len {
         let mask = first(len - done);
         // SAFETY: the first bytes of `from` are the last of a vector. Those that lie before the slice are masked, and
         // `to` has as many bytes left.
