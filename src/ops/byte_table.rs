@@ -10,6 +10,9 @@ use crate::raster::Size;
 /// The kernel that applies all tables.
 pub(crate) const KERNELS: &[Kernel] = &[Kernel::pixels("table_u8_nhwc")];
 
+/// Bytes that are copied before a table is applied to them: they stay in the first cache.
+const STEP_BYTES: usize = 4096;
+
 /// A table with the new value of each byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ByteTable([u8; 256]);
@@ -41,14 +44,27 @@ impl ByteTable {
         Ok(())
     }
 
+    /// Writes the value of each byte in the table to the same place of `to`, which is as long.
+    pub(crate) fn apply_to(&self, from: &[u8], to: &mut [u8]) {
+        #[cfg(target_arch = "x86_64")]
+        if crate::simd::has_avx512() {
+            let len = from.len().min(to.len());
+            // SAFETY: the processor has AVX-512 with byte shuffles, and both slices have so many bytes.
+            return unsafe { avx512::apply(&self.0, from.as_ptr(), to.as_mut_ptr(), len) };
+        }
+        for (from, to) in from.chunks(STEP_BYTES).zip(to.chunks_mut(STEP_BYTES)) {
+            to.copy_from_slice(from);
+            self.apply(to);
+        }
+    }
+
     /// Replaces each byte by its value in the table.
     pub(crate) fn apply(&self, bytes: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         if crate::simd::has_avx512() {
-            let (blocks, rest) = bytes.as_chunks_mut();
-            // SAFETY: the processor has AVX-512 with byte shuffles.
-            unsafe { avx512::apply(&self.0, blocks) };
-            return self.apply_plain(rest);
+            let (start, len) = (bytes.as_mut_ptr(), bytes.len());
+            // SAFETY: the processor has AVX-512 with byte shuffles, and the slice has so many bytes.
+            return unsafe { avx512::apply(&self.0, start, start, len) };
         } else if crate::simd::has_avx2() {
             let (blocks, rest) = bytes.as_chunks_mut();
             // SAFETY: the processor has AVX2.
@@ -104,18 +120,34 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     /// The table is two halves of two vectors each. A shuffle looks up 64 bytes in a half by their low seven bits.
+    ///
+    /// # Safety
+    /// `from` and `to` must have `len` bytes. They may be the same, but not overlap in another way.
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    pub(super) fn apply(table: &[u8; 256], blocks: &mut [[u8; 64]]) {
-        // SAFETY: 64 bytes each; loads and stores need no alignment.
-        let load = |bytes: &[u8; 64]| unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
+    pub(super) unsafe fn apply(table: &[u8; 256], from: *const u8, to: *mut u8, len: usize) {
         let (quarters, _) = table.as_chunks::<64>();
-        let [a, b, c, d] = std::array::from_fn(|i| load(&quarters[i]));
-        for block in blocks {
-            let bytes = load(block);
+        // SAFETY: 64 bytes each; loads and stores need no alignment.
+        let [a, b, c, d] = std::array::from_fn(|i| unsafe { _mm512_loadu_si512(quarters[i].as_ptr().cast()) });
+        let made = |bytes: __m512i| {
             let (low, high) = (_mm512_permutex2var_epi8(a, bytes, b), _mm512_permutex2var_epi8(c, bytes, d));
-            let made = _mm512_mask_blend_epi8(_mm512_movepi8_mask(bytes), low, high);
-            // SAFETY: as above.
-            unsafe { _mm512_storeu_si512(block.as_mut_ptr().cast(), made) };
+            _mm512_mask_blend_epi8(_mm512_movepi8_mask(bytes), low, high)
+        };
+        let mut done = 0;
+        while done + 64 <= len {
+            // SAFETY: 64 bytes are left (this function's contract).
+            unsafe {
+                let bytes = _mm512_loadu_si512(from.add(done).cast());
+                _mm512_storeu_si512(to.add(done).cast(), made(bytes));
+            }
+            done += 64;
+        }
+        if done < len {
+            let rest = (1 << (len - done)) - 1;
+            // SAFETY: only the bytes that are left are read and written.
+            unsafe {
+                let bytes = _mm512_maskz_loadu_epi8(rest, from.add(done).cast());
+                _mm512_mask_storeu_epi8(to.add(done).cast(), rest, made(bytes));
+            }
         }
     }
 }
@@ -133,6 +165,9 @@ mod tests {
             table.apply(&mut fast);
             table.apply_plain(&mut plain);
             assert_eq!(fast, plain);
+            let mut other = vec![7; len + 1];
+            table.apply_to(&bytes, &mut other[..len]);
+            assert_eq!((&other[..len], other[len]), (&plain[..], 7));
             // On processors with AVX-512, `apply` does not test this code.
             #[cfg(target_arch = "x86_64")]
             if crate::simd::has_avx2() {

@@ -3,6 +3,7 @@
 use crate::ops::byte_table::ByteTable;
 use crate::ops::turn::{Exact, Turn};
 use crate::raster::{Rect, Size};
+use std::ops::Range;
 
 /// Largest side that fits 16.16 fixed point. Larger images go through passes on the complete image.
 const MAX_FIXED_SIDE_PX: u32 = 32_767;
@@ -34,6 +35,14 @@ impl ViewStep {
         Self { a: [a0, a1, a2, a3, a4, a5], ..self }
     }
 
+    /// Whether the step moves pixels by whole columns and rows, or mirrors them, as crops beyond the image do.
+    fn is_shift(&self) -> bool {
+        let [a0, a1, a2, a3, a4, a5] = self.a;
+        // The offset of a mirror is not negative where it shows anything of the image. Other sums could wrap.
+        let along = |scale: i32, offset: i32| scale == 1 << 16 || (scale == -1 << 16 && offset >= 0);
+        a1 == 0 && a3 == 0 && along(a0, a2) && along(a4, a5)
+    }
+
     /// Inclusive bounds of the places that a box of output coordinates maps to, clipped to the image. `None` if all of
     /// them are outside.
     fn reach(&self, [x0, y0, x1, y1]: [i64; 4]) -> Option<[i64; 4]> {
@@ -50,6 +59,17 @@ impl ViewStep {
         let (y_low, y_high) = extremes(a[3], a[4], a[5], self.bounds.height);
         (x_low <= x_high && y_low <= y_high).then_some([x_low, y_low, x_high, y_high])
     }
+}
+
+/// The columns of a view's row that show the image.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ShownColumns {
+    /// The columns, counted from the row's beginning.
+    pub(crate) columns: Range<usize>,
+    /// The row of the image before `map`.
+    pub(crate) y: i32,
+    /// The map of these columns, and of `y`, to the image's.
+    pub(crate) map: Exact,
 }
 
 /// An image seen through a coordinate chain.
@@ -98,12 +118,12 @@ impl ImageView {
     }
 
     /// Mirrors or turns the view.
-    pub(super) fn turn(&mut self, turn: Turn) {
+    pub(crate) fn turn(&mut self, turn: Turn) {
         self.exact(turn.map(self.size), turn.output_size(self.size));
     }
 
     /// Cuts out a rectangle that may reach outside. Returns false if this chain cannot express it.
-    pub(super) fn crop(&mut self, x: i32, y: i32, size: Size, fill: [u8; 3]) -> bool {
+    pub(crate) fn crop(&mut self, x: i32, y: i32, size: Size, fill: [u8; 3]) -> bool {
         let inside = x >= 0
             && y >= 0
             && x as u32 as u64 + u64::from(size.width) <= u64::from(self.size.width)
@@ -126,6 +146,45 @@ impl ImageView {
     /// Whether every row of the view is an unchanged run of a row of the image.
     pub(crate) fn is_plain_rows(&self) -> bool {
         self.steps.is_empty() && self.exact.xx == 1 && self.exact.yy == 1
+    }
+
+    /// Whether all steps are shifts: each keeps a run of columns, and fills the columns next to it.
+    pub(crate) fn is_shifted(&self) -> bool {
+        self.steps.iter().all(ViewStep::is_shift)
+    }
+
+    /// The columns that show the image, of `len` columns from column `x` of row `y`; `None` if there are none. All steps
+    /// must be shifts. `fill` gets the other columns and their color.
+    #[inline]
+    pub(crate) fn shown(
+        &self,
+        y: u32,
+        x: u32,
+        len: usize,
+        mut fill: impl FnMut(Range<usize>, [u8; 3]),
+    ) -> Option<ShownColumns> {
+        // Column `c` comes from column `sign * c + start`, for columns that are inside so far.
+        let (mut sign, mut start, mut y) = (1, x as i32, y as i32);
+        let mut inside = 0..len as i32;
+        for ViewStep { a, bounds, fill: color } in &self.steps {
+            let mirror = a[0] >> 16;
+            (sign, start) = (mirror * sign, mirror * start + (a[2] >> 16));
+            y = (a[4] >> 16) * y + (a[5] >> 16);
+            let width = bounds.width as i32;
+            let (first, end) = if sign > 0 { (-start, width - start) } else { (start + 1 - width, start + 1) };
+            let within = |column: i32| column.clamp(inside.start, inside.end);
+            let kept = if y as u32 >= bounds.height { inside.end..inside.end } else { within(first)..within(end) };
+            fill(inside.start as usize..kept.start as usize, *color);
+            fill(kept.end as usize..inside.end as usize, *color);
+            if kept.is_empty() {
+                return None;
+            }
+            inside = kept;
+        }
+        let e = self.exact;
+        let (x0, y0) = (e.x0 + e.xx * start, e.y0 + e.yx * start);
+        let map = Exact { xx: e.xx * sign, x0, yx: e.yx * sign, y0, ..e };
+        Some(ShownColumns { columns: inside.start as usize..inside.end as usize, y, map })
     }
 
     /// The part of the image that `part` of the view shows; one pixel if it shows nothing but fill.

@@ -8,9 +8,11 @@
 
 // Draws, plans and passes are those of pipelines. Here are only the ways in and out: `strides` says where values lie,
 // `view` copies the part that a plan begins with into the memory of the CPU's back end, and `view_mut` has its output
-// written in place, or, where its strides do not allow that, copied from an image without gaps.
+// written in place, or, where its strides do not allow that, copied from an image without gaps. `direct` runs plans that
+// only copy pixels and look bytes up from the one view to the other, without the back end.
 
 mod batch;
+mod direct;
 mod displace;
 mod key;
 mod op;
@@ -361,8 +363,7 @@ impl Transforms {
             return Err(Error::parameter("ViewMut", "channels", expected, out.channels()));
         }
         let plan = plan(&self.planner, &image, recipe)?;
-        load(scratch, &plan, image)?;
-        to_view(scratch, &plan, self.planner.values, &self.tables, out)
+        to_view(scratch, &plan, Some(image), self.planner.values, &self.tables, out)
     }
 
     /// Checks that an image has the pixels that the options say.

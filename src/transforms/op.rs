@@ -83,11 +83,11 @@ impl Op {
                 let expected = format!("one that keeps the size, {}", input.size());
                 return Err(Error::parameter(self.name(), "operation", expected, format!("a result of {}", plan.size)));
             }
-            load(scratch, &plan, input)?;
             match plan.epilogue.normalize {
-                None => to_view(scratch, &plan, values, &PLAIN, out),
+                None => to_view(scratch, &plan, image, values, &PLAIN, out),
                 normalize => {
-                    to_view(scratch, &plan, values, &TablesOf::new(normalize.filter(|_| values.is_none())), out)
+                    let tables = TablesOf::new(normalize.filter(|_| values.is_none()));
+                    to_view(scratch, &plan, image, values, &tables, out)
                 }
             }
         })

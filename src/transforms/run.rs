@@ -1,6 +1,7 @@
 //! Runs explicit operations on views.
 
-use super::scratch::Scratch;
+use super::direct;
+use super::scratch::{Scratch, room};
 use super::view::View;
 use super::view_mut::ViewMut;
 use crate::backend::{Output, PixelForm, TablesOf, ValueOutput};
@@ -8,12 +9,8 @@ use crate::error::{Error, Result};
 use crate::ops::part::needs_a_pipeline;
 use crate::ops::values::PixelValues;
 use crate::ops::{Grayscale, Op};
-use crate::os::memory;
 use crate::plan::{Plan, Planner};
 use crate::raster::{Image, Size, check_pixels};
-
-/// Elements of results that are kept, 16 MiB.
-const KEEP_WORDS: usize = 4 << 20;
 
 /// The plan of operations on `image`.
 pub(super) fn plan<'a>(planner: &Planner, image: &View<'_>, ops: &'a [Op]) -> Result<Plan<'a>> {
@@ -42,13 +39,15 @@ pub(super) fn to_image(scratch: &mut Scratch, plan: &Plan<'_>, to: &mut Image) -
     scratch.pixels.run(plan, &mut Output::image(to, plan.size)?)
 }
 
-/// Runs a plan on what was loaded, for the caller's memory. `values`: those of the image before the first operation.
+/// Runs a plan on an image for the caller's memory; without an image, on the pixels that are there. `values`: those of the
+/// image before the first operation.
 pub(super) fn to_view(
     scratch: &mut Scratch,
     plan: &Plan<'_>,
+    image: Option<View<'_>>,
     values: Option<PixelValues>,
     tables: &TablesOf,
-    to: ViewMut<'_>,
+    mut to: ViewMut<'_>,
 ) -> Result<()> {
     if to.size() != plan.size {
         return Err(Error::parameter("ViewMut", "size", format!("{}, as the result has it", plan.size), to.size()));
@@ -60,6 +59,15 @@ pub(super) fn to_view(
         let expected = if plan.values.is_some() { fitting.channels.to_string() } else { "1 or 3".to_owned() };
         return Err(Error::parameter("ViewMut", "channels", expected, elements.channels));
     }
+    let done = match image {
+        Some(image) => direct::run(plan, image, &mut to),
+        None => direct::run_in_place(plan, &mut scratch.between, &mut to)?,
+    };
+    if done {
+        scratch.shrink();
+        return Ok(());
+    }
+    load(scratch, plan, image.map_or_else(|| to.as_view(), Ok)?)?;
     let packed = elements.strides(plan.size);
     match (rows, values) {
         (Some(strides), None) => {
@@ -77,16 +85,14 @@ pub(super) fn to_view(
                 let len = elements.image_bytes(plan.size);
                 to.scatter(&bytemuck::cast_slice(&scratch.between)[..len], elements);
             }
-            if scratch.between.capacity() > KEEP_WORDS {
-                scratch.between = Vec::new();
-            }
+            scratch.shrink();
             done
         }
     }
 }
 
 /// Runs a plan for an image without gaps in the scratch memory.
-fn to_gapless(
+pub(super) fn to_gapless(
     scratch: &mut Scratch,
     plan: &Plan<'_>,
     values: Option<PixelValues>,
@@ -94,12 +100,7 @@ fn to_gapless(
     elements: PixelForm,
 ) -> Result<()> {
     let Scratch { pixels, between, .. } = scratch;
-    let (len, words) = (elements.image_bytes(plan.size), elements.image_bytes(plan.size).div_ceil(4));
-    if between.len() < words {
-        *between = Vec::new();
-        *between = memory::zeros(words, "an image", memory::FEWER_IMAGES)?;
-    }
-    let bytes = &mut bytemuck::cast_slice_mut(between)[..len];
+    let bytes = room(between, elements.image_bytes(plan.size))?;
     match values {
         None => pixels.run(plan, &mut Output::new(bytes, plan.size, tables.get(elements.dtype), elements)),
         Some(values) => pixels.run_values(plan, values.max_value, &mut ValueOutput::new(bytes, elements)),

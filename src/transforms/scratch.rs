@@ -3,18 +3,44 @@
 use crate::apply::field_mover::FieldMover;
 use crate::backend::PixelRunner;
 use crate::error::{Error, Result};
+use crate::os::memory;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Mutex, TryLockError};
 
-/// The memory of one thread: two images, two for masks, and a result whose rows cannot be written in place. Images over
-/// 64 MiB are freed after use.
+/// Elements that are kept between images, 16 MiB.
+const KEEP_WORDS: usize = 4 << 20;
+
+/// The memory of one thread: two images, two for masks, and a result whose rows cannot be written in place, or an image
+/// that its result overwrites. Images over 64 MiB are freed after use.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) pixels: PixelRunner,
     pub(super) mover: FieldMover,
-    /// A result without gaps, aligned for all elements.
+    /// A result without gaps, or an image that is overwritten, aligned for all elements.
     pub(super) between: Vec<u32>,
+}
+
+impl Scratch {
+    /// Frees `between`, if it is large.
+    pub(super) fn shrink(&mut self) {
+        if self.between.capacity() > KEEP_WORDS {
+            self.between = Vec::new();
+        }
+    }
+}
+
+/// The first `len` bytes of `between`, which grows if it must.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] if there is no memory.
+pub(super) fn room(between: &mut Vec<u32>, len: usize) -> Result<&mut [u8]> {
+    let words = len.div_ceil(4);
+    if between.len() < words {
+        *between = Vec::new();
+        *between = memory::zeros(words, "an image", memory::FEWER_IMAGES)?;
+    }
+    Ok(&mut bytemuck::cast_slice_mut(between)[..len])
 }
 
 /// Unused memory of all threads, at most one for each processor.

@@ -117,6 +117,11 @@ impl Form {
         Ok(self)
     }
 
+    /// The number of elements from the first value to the last, both included.
+    pub(super) fn len(&self) -> usize {
+        1 + self.dimensions().iter().map(|(count, stride)| (count - 1) * stride).sum::<usize>()
+    }
+
     /// The place of a value.
     pub(super) fn place(&self, x: usize, y: usize, channel: usize) -> usize {
         let Strides { row, column, channel: plane } = self.strides;

@@ -109,6 +109,11 @@ impl<'a> View<'a> {
         (!is_rgb).then(|| PixelValues::of(self.kind()))
     }
 
+    /// The bytes of the values, and their form.
+    pub(super) fn parts(&self) -> (&'a [u8], Form) {
+        (self.bytes, self.form)
+    }
+
     /// Checks the sides against the limit of all images.
     pub(super) fn check_sides(&self) -> Result<()> {
         let longest = self.form.size.width.max(self.form.size.height);

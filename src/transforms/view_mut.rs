@@ -101,6 +101,11 @@ impl<'a> ViewMut<'a> {
         self.dtype
     }
 
+    /// The bytes of the elements, and their form.
+    pub(super) fn parts(&mut self) -> (&mut [u8], Form) {
+        (self.bytes, self.form)
+    }
+
     /// A view that reads the same pixels.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! Copies of pixels between three layouts: [`Pixel`]s of four bytes, packed triples of red, green and blue, and planes.
+//! Also mirrored copies of triples and of a plane's bytes, and transposed squares of a plane.
 //!
-//! All functions copy as many pixels as the shortest argument has. Vectors of x86 are in `layout/x86.rs`.
+//! All functions but [`transposed`] copy as many pixels as the shortest argument has. Vectors of x86 are in
+//! `layout/x86.rs`.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -55,6 +57,43 @@ pub fn pixels_to_planes<const N: usize>(pixels: &[Pixel], planes: [&mut [u8]; N]
     for (channel, plane) in planes.iter_mut().enumerate() {
         plane[done..].iter_mut().zip(&pixels[done..]).for_each(|(to, pixel)| *to = pixel[channel]);
     }
+}
+
+/// Copies a line of bytes from right to left: the last one of `from` becomes the first.
+pub fn mirrored_bytes(from: &[u8], to: &mut [u8]) {
+    let len = to.len().min(from.len());
+    let (from, to) = (&from[from.len() - len..], &mut to[..len]);
+    #[cfg(target_arch = "x86_64")]
+    let done = x86::mirrored_bytes(from, to);
+    #[cfg(not(target_arch = "x86_64"))]
+    let done = 0;
+    to[done..].iter_mut().zip(from[..len - done].iter().rev()).for_each(|(to, from)| *to = *from);
+}
+
+/// Copies a line of packed triples from right to left: the last one of `from`, which has whole triples, becomes the
+/// first.
+pub fn mirrored_triples(from: &[u8], to: &mut [u8]) {
+    let len = to.len().min(from.len()) / 3 * 3;
+    let (from, to) = (&from[from.len() - len..], &mut to[..len]);
+    #[cfg(target_arch = "x86_64")]
+    let done = x86::mirrored_triples(from, to);
+    #[cfg(not(target_arch = "x86_64"))]
+    let done = 0;
+    let from = from[..len - done].as_chunks::<3>().0.iter().rev();
+    to[done..].as_chunks_mut::<3>().0.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+}
+
+/// The side of the squares of [`transposed`].
+pub const SQUARE: usize = 16;
+
+/// The columns of a square of bytes as its rows.
+#[must_use]
+#[inline]
+pub fn transposed(rows: [[u8; SQUARE]; SQUARE]) -> [[u8; SQUARE]; SQUARE] {
+    #[cfg(target_arch = "x86_64")]
+    return x86::transposed(rows);
+    #[cfg(not(target_arch = "x86_64"))]
+    return std::array::from_fn(|column| rows.map(|row| row[column]));
 }
 
 /// Four pixels at a time: three words become four.
@@ -120,5 +159,28 @@ mod tests {
                 assert_eq!((&made[..len], made[len]), (&want[..], 7), "{len}");
             }
         }
+    }
+    #[test]
+    fn mirrored_copies_are_the_reverse() {
+        for len in (0..140).chain([191, 192, 193, 500, 513]) {
+            let bytes: Vec<u8> = (0..3 * len).map(|i| (i * 89 % 251) as u8).collect();
+            // What lies before a longer source is not copied, and what lies after the target is not overwritten.
+            let mut made = vec![7; len + 1];
+            mirrored_bytes(&bytes[..2 * len], &mut made[..len]);
+            let want: Vec<u8> = bytes[len..2 * len].iter().rev().copied().collect();
+            assert_eq!((&made[..len], made[len]), (&want[..], 7), "{len}");
+
+            let mut made = vec![7; 3 * len + 1];
+            mirrored_triples(&bytes, &mut made[..3 * len]);
+            let want: Vec<u8> = bytes.chunks_exact(3).rev().flatten().copied().collect();
+            assert_eq!((&made[..3 * len], made[3 * len]), (&want[..], 7), "{len}");
+        }
+    }
+
+    #[test]
+    fn squares_are_transposed() {
+        let rows: [[u8; SQUARE]; SQUARE] = std::array::from_fn(|y| std::array::from_fn(|x| (y * SQUARE + x) as u8));
+        let made = transposed(rows);
+        assert!((0..SQUARE * SQUARE).all(|i| made[i / SQUARE][i % SQUARE] == rows[i % SQUARE][i / SQUARE]));
     }
 }

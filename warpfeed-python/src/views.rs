@@ -67,6 +67,65 @@ fn run_on<T: Element + Value, U: Element + warpfeed::Element + Send + Sync>(
     .map_err(raise)
 }
 
+/// Like [`each_image`], for memory without gaps: `number` images [C, H, W] begin at the address `images`, and their
+/// results, of the size `after`, at the address `out`. Both are of the type that `dtype` names. Calls with addresses cost
+/// less than those with arrays, which counts for small images.
+///
+/// Python must have both at these addresses, and nothing else may use the results before the call ends.
+pub(crate) fn each_image_at(
+    py: Python<'_>,
+    [images, out]: [usize; 2],
+    dtype: &str,
+    number: usize,
+    channels: usize,
+    [size, after]: [Size; 2],
+    run: impl Fn(View<'_>, ViewMut<'_>) -> Result<()> + Send + Sync,
+) -> PyResult<()> {
+    match dtype {
+        "uint8" => run_at::<u8>(py, [images, out], number, channels, [size, after], run),
+        "uint16" => run_at::<u16>(py, [images, out], number, channels, [size, after], run),
+        "float32" => run_at::<f32>(py, [images, out], number, channels, [size, after], run),
+        _ => Err(PyTypeError::new_err("images must be of uint8, uint16 or float32")),
+    }
+}
+
+#[allow(unsafe_code)]
+fn run_at<T: Value + warpfeed::Element>(
+    py: Python<'_>,
+    [images, out]: [usize; 2],
+    number: usize,
+    channels: usize,
+    [size, after]: [Size; 2],
+    run: impl Fn(View<'_>, ViewMut<'_>) -> Result<()> + Send + Sync,
+) -> PyResult<()> {
+    let len = |size: Size| {
+        let bytes = usize::try_from(size.area_px()).ok()?.checked_mul(channels)?.checked_mul(size_of::<T>())?;
+        bytes.checked_mul(number).filter(|bytes| isize::try_from(*bytes).is_ok())?;
+        Some(bytes / size_of::<T>())
+    };
+    let (Some(step), Some(step_out)) = (len(size), len(after)) else {
+        return Err(PyValueError::new_err("images must have a length that memory can have"));
+    };
+    if [images, out].iter().any(|at| *at == 0 || !at.is_multiple_of(align_of::<T>())) {
+        return Err(PyValueError::new_err("values must be aligned"));
+    }
+    detached(py, || {
+        for i in 0..number {
+            // SAFETY: Python has tensors of this form at the addresses, which are aligned, and holds them until the call
+            // ends. It has made the results for this call. Their lengths fit an `isize`.
+            let (values, results) = unsafe {
+                (
+                    std::slice::from_raw_parts((images as *const T).add(i * step), step),
+                    std::slice::from_raw_parts_mut((out as *mut T).add(i * step_out), step_out),
+                )
+            };
+            run(View::chw(values, size, channels)?, ViewMut::chw(results, after, channels)?)?;
+        }
+        Ok(())
+    })
+    .map_err(raise)
+}
+
 /// The form of an array of images. Lengths and distances are in elements.
 struct Images {
     number: usize,

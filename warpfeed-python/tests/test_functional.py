@@ -127,6 +127,31 @@ def test_channels_are_images_of_their_own(dtype, channels):
             assert numpy.array_equal(got[:, :, channel], own), name
 
 
+@pytest.mark.parametrize("dtype", [numpy.uint8, numpy.uint16, numpy.float32])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("sides", [(47, 61), (1, 130), (130, 1), (64, 200)])
+def test_copies_are_numpys(dtype, channels, sides):
+    torch = pytest.importorskip("torch")
+    array = numpy.stack([pixels(*sides, channels, dtype), pixels(*sides, channels, dtype)[::-1]]).transpose(0, 3, 1, 2)
+    height, width = sides
+    gaps = numpy.zeros((2, channels, height + 3, width + 2), dtype)
+    gaps[:, :, 1:-2, :-2] = array
+    for planes in (torch.from_numpy(array.copy()), torch.from_numpy(array), torch.from_numpy(gaps)[:, :, 1:-2, :-2]):
+        for got, want in (
+            (F.hflip(planes), array[..., ::-1]),
+            (F.vflip(planes), array[..., ::-1, :]),
+            (F.rotate(planes, 90, expand=True), numpy.rot90(array, 1, (2, 3))),
+            (F.rotate(planes, 180, expand=True), numpy.rot90(array, 2, (2, 3))),
+            (F.rotate(planes, 270, expand=True), numpy.rot90(array, 3, (2, 3))),
+            (F.crop(planes, 0, 0, height, width - width // 2), array[..., : width - width // 2]),
+            (F.crop(planes, -2, -3, height + 3, width + 4), numpy.pad(array, [(0, 0)] * 2 + [(2, 1), (3, 1)])),
+            (F.pad(planes, [3, 1], fill=7), numpy.pad(array, [(0, 0)] * 2 + [(1, 1), (3, 3)], constant_values=7)),
+            (F.pad(planes, 5, padding_mode="edge"), numpy.pad(array, [(0, 0)] * 2 + [(5, 5)] * 2, "edge")),
+            (F.pad(planes, 5, padding_mode="symmetric"), numpy.pad(array, [(0, 0)] * 2 + [(5, 5)] * 2, "symmetric")),
+        ):
+            assert got.dtype == planes.dtype and numpy.array_equal(got.numpy(), want)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "bool", "int16", "float16", "int32", "int64", "float64"])
 def test_values_of_any_type_are_copied(dtype):
     array = (pixels(dtype=numpy.uint16).astype(numpy.int64) - 30_000).astype(dtype)

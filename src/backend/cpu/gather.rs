@@ -1,8 +1,10 @@
 //! Rows of a view, fetched through a coordinate chain without an intermediate image.
 
+use crate::ops::fill::opaque;
 use crate::ops::turn::Exact;
-use crate::plan::view::{ImageView, ViewStep};
+use crate::plan::view::{ImageView, ShownColumns};
 use crate::raster::{Image, Pixel};
+use std::ops::Range;
 
 /// Fetches rows of a view.
 pub(crate) struct Gather<'a> {
@@ -17,7 +19,7 @@ impl<'a> Gather<'a> {
     pub(crate) fn new(view: &'a ImageView) -> Self {
         Self {
             view,
-            is_shifted: view.steps.iter().all(is_shift),
+            is_shifted: view.is_shifted(),
             #[cfg(target_arch = "x86_64")]
             chain: avx2::CoordinateChain::new(view),
         }
@@ -77,40 +79,14 @@ fn mapped_row(exact: Exact, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
     }
 }
 
-/// Whether a step moves pixels by whole columns and rows, or mirrors them, as crops beyond the image do.
-fn is_shift(step: &ViewStep) -> bool {
-    let [a0, a1, a2, a3, a4, a5] = step.a;
-    // The offset of a mirror is not negative where it shows anything of the image. Other sums could wrap.
-    let along = |scale: i32, offset: i32| scale == 1 << 16 || (scale == -1 << 16 && offset >= 0);
-    a1 == 0 && a3 == 0 && along(a0, a2) && along(a4, a5)
-}
-
-/// A row of a view whose steps are all shifts: each keeps a run of columns, and fills the columns next to it.
+/// A row of a view whose steps are all shifts.
 fn shifted_row(view: &ImageView, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
-    // Column `c` of `out` comes from column `sign * c + start`, for columns that are inside so far.
-    let (mut sign, mut start, mut y) = (1, x as i32, y as i32);
-    let mut inside = 0..out.len() as i32;
-    for ViewStep { a, bounds, fill } in &view.steps {
-        let mirror = a[0] >> 16;
-        (sign, start) = (mirror * sign, mirror * start + (a[2] >> 16));
-        y = (a[4] >> 16) * y + (a[5] >> 16);
-        let width = bounds.width as i32;
-        let (first, end) = if sign > 0 { (-start, width - start) } else { (start + 1 - width, start + 1) };
-        let within = |column: i32| column.clamp(inside.start, inside.end);
-        let kept = if y as u32 >= bounds.height { inside.end..inside.end } else { within(first)..within(end) };
-        let color = [fill[0], fill[1], fill[2], 255];
-        out[inside.start as usize..kept.start as usize].fill(color);
-        out[kept.end as usize..inside.end as usize].fill(color);
-        if kept.is_empty() {
-            return;
-        }
-        inside = kept;
+    let len = out.len();
+    let fill = |columns: Range<usize>, color| out[columns].fill(opaque(color));
+    if let Some(ShownColumns { columns, y, map }) = view.shown(y, x, len, fill) {
+        let first = columns.start as u32;
+        mapped_row(map, image, y as u32, first, &mut out[columns]);
     }
-    let e = view.exact;
-    let (x0, y0) = (e.x0 + e.xx * start, e.y0 + e.yx * start);
-    let exact = Exact { xx: e.xx * sign, x0, yx: e.yx * sign, y0, ..e };
-    let out = &mut out[inside.start as usize..inside.end as usize];
-    mapped_row(exact, image, y as u32, inside.start as u32, out);
 }
 
 /// The specification of chains with steps: maps each pixel's coordinates back, one step at a time.
@@ -140,7 +116,8 @@ fn chain_row(view: &ImageView, image: &Image, y: u32, x: u32, out: &mut [Pixel])
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx2 {
-    use super::{Image, ImageView, Pixel, ViewStep};
+    use super::{Image, ImageView, Pixel};
+    use crate::plan::view::ViewStep;
     use std::arch::x86_64::*;
 
     /// Number of vectors that are processed together, so that the latencies of their multiplications overlap.

@@ -57,6 +57,62 @@ pub(super) fn pixels_to_planes<const N: usize>(pixels: &[Pixel], planes: &mut [&
     }
 }
 
+/// `from` is as long as `to`. Returns the number of bytes.
+pub(super) fn mirrored_bytes(from: &[u8], to: &mut [u8]) -> usize {
+    debug_assert_eq!(from.len(), to.len());
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => mirrored_512::<1>(from, to),
+            (_, true) => mirrored_bytes_256(from, to),
+            _ => 0,
+        }
+    }
+}
+
+/// `from` is as long as `to`; both are whole triples. Returns the number of bytes.
+pub(super) fn mirrored_triples(from: &[u8], to: &mut [u8]) -> usize {
+    debug_assert!(from.len() == to.len() && from.len().is_multiple_of(3));
+    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+    unsafe {
+        match (has_avx512(), has_avx2()) {
+            (true, _) => mirrored_512::<3>(from, to),
+            (_, true) => mirrored_triples_256(from, to),
+            _ => 0,
+        }
+    }
+}
+
+/// Transposes by perfect shuffles: after each, a byte's place is its former one with the bits rotated by one, and after
+/// four of them row and column are swapped. Each processor of x86-64 has the instructions.
+#[inline]
+pub(super) fn transposed(rows: [[u8; 16]; 16]) -> [[u8; 16]; 16] {
+    let mut rows: [__m128i; 16] = rows.map(bytemuck::cast);
+    for _ in 0..4 {
+        let mut next = rows;
+        for i in 0..8 {
+            // SAFETY: each processor of x86-64 has SSE2.
+            unsafe {
+                next[2 * i] = _mm_unpacklo_epi8(rows[i], rows[i + 8]);
+                next[2 * i + 1] = _mm_unpackhi_epi8(rows[i], rows[i + 8]);
+            }
+        }
+        rows = next;
+    }
+    rows.map(bytemuck::cast)
+}
+
+/// For each byte of whole units of `N` bytes, the byte in the reverse order of the units at the end of a vector.
+const fn reverse<const N: usize>() -> [u8; 64] {
+    let mut places = [0; 64];
+    let mut i = 0;
+    while i < 64 / N * N {
+        places[i] = (64 - N - i / N * N + i % N) as u8;
+        i += 1;
+    }
+    places
+}
+
 /// Number of pixels in a vector of AVX-512.
 const LANES: usize = 16;
 
@@ -279,4 +335,86 @@ unsafe fn pixels_to_planes_256<const N: usize>(pixels: &[Pixel], planes: &mut [&
         }
     }
     LANES_256 * chunks.len()
+}
+
+/// Copies units of `N` bytes in reverse order. Returns the number of bytes.
+///
+/// # Safety
+/// `from` and `to` must have the same length, a multiple of `N`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+unsafe fn mirrored_512<const N: usize>(from: &[u8], to: &mut [u8]) -> usize {
+    let table = const { reverse::<N>() };
+    // SAFETY: the table is as long as a vector.
+    let places = unsafe { _mm512_loadu_si512(table.as_ptr().cast()) };
+    let (len, step) = (from.len(), 64 / N * N);
+    let mut done = 0;
+    // Stores with masks take many times as long. A full one may write bytes that the next one makes.
+    while done + 64 <= len {
+        // SAFETY: 64 bytes are left in both slices.
+        unsafe {
+            let units = _mm512_loadu_si512(from.as_ptr().add(len - done - 64).cast());
+            _mm512_storeu_si512(to.as_mut_ptr().add(done).cast(), _mm512_permutexvar_epi8(places, units));
+        }
+        done += step;
+    }
+    if N == 1 && done < len && len >= 64 {
+        // The last vector makes bytes again that are made already.
+        // SAFETY: the slices have 64 bytes.
+        unsafe {
+            let units = _mm512_loadu_si512(from.as_ptr().cast());
+            _mm512_storeu_si512(to.as_mut_ptr().add(len - 64).cast(), _mm512_permutexvar_epi8(places, units));
+        }
+    } else if done < len {
+        let mask = first(len - done);
+        // SAFETY: the first bytes of `from` are the last of a vector. Those that lie before the slice are masked, and
+        // `to` has as many bytes left.
+        unsafe {
+            let start = from.as_ptr().wrapping_add(len - done).wrapping_sub(64);
+            let units = _mm512_maskz_loadu_epi8(!first(64 - (len - done)), start.cast());
+            let made = _mm512_permutexvar_epi8(places, units);
+            _mm512_mask_storeu_epi8(to.as_mut_ptr().add(done).cast(), mask, made);
+        }
+    }
+    len
+}
+
+/// # Safety
+/// `from` and `to` must have the same length.
+#[target_feature(enable = "avx2")]
+unsafe fn mirrored_bytes_256(from: &[u8], to: &mut [u8]) -> usize {
+    const STEP: usize = 32;
+    let places = _mm256_broadcastsi128_si256(_mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    let len = from.len();
+    if len < STEP {
+        return 0;
+    }
+    // The last vector may make bytes again that are made already.
+    for done in (0..=len - STEP).step_by(STEP).chain([len - STEP]) {
+        // SAFETY: `done` and the vector's length are at most `len`.
+        unsafe {
+            let bytes = _mm256_loadu_si256(from.as_ptr().add(len - STEP - done).cast());
+            let halves = _mm256_shuffle_epi8(bytes, places);
+            _mm256_storeu_si256(to.as_mut_ptr().add(done).cast(), _mm256_permute4x64_epi64::<0b0100_1110>(halves));
+        }
+    }
+    len
+}
+
+/// # Safety
+/// `from` and `to` must have the same length, a multiple of 3.
+#[target_feature(enable = "avx2")]
+unsafe fn mirrored_triples_256(from: &[u8], to: &mut [u8]) -> usize {
+    // Five triples. The load has one byte before them, the store one byte after them, which the next step overwrites.
+    const STEP: usize = 15;
+    let places = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
+    let (len, mut done) = (from.len(), 0);
+    while done + STEP < len {
+        // SAFETY: 16 bytes are left in both slices.
+        unsafe {
+            let bytes = _mm_loadu_si128(from.as_ptr().add(len - done - STEP - 1).cast());
+            _mm_storeu_si128(to.as_mut_ptr().add(done).cast(), _mm_shuffle_epi8(bytes, places));
+        }
+        done += STEP;
+    }
+    done
 }

@@ -12,7 +12,7 @@ from typing import Any
 from . import _warpfeed
 from ._arguments import shown
 from ._errors import ParameterError, UnsupportedError
-from ._kinds import MODES, NUMBERS, kind, size_of, wrapped
+from ._kinds import MODES, NUMBERS, kind, name_of, size_of, wrapped
 
 Key = tuple[int, int, int]
 Path = tuple[Any, ...]
@@ -130,7 +130,8 @@ def _leaves(sample: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 def _parts(sample: Any, follow: Sequence[str]) -> _Sample:
     """What the leaves of a sample are. Of plain tensors and arrays the first is an image, if there is no other."""
     parts = _Sample()
-    for path, leaf in _leaves(sample, ()):
+    leaves = list(_leaves(sample, ()))
+    for path, leaf in leaves:
         found = kind(leaf)
         if found == "mask" or isinstance(leaf, _PlainMask):
             parts.masks.append((path, leaf))
@@ -147,7 +148,7 @@ def _parts(sample: Any, follow: Sequence[str]) -> _Sample:
     if not parts.images:
         parts.images, parts.others = parts.others[:1], parts.others[1:]
     # Lists of numbers under these names have their numbers as leaves.
-    names = {path[:-1] for path, _ in _leaves(sample, ()) if len(path) > 1 and path[-2] in follow}
+    names = {path[:-1] for path, _ in leaves if len(path) > 1 and path[-2] in follow}
     parts.following += [(path, _at(sample, path)) for path in sorted(names, key=str)]
     return parts
 
@@ -203,20 +204,21 @@ def _array_of(image: Any) -> tuple[Any, bool]:
         if image.device.type != "cpu" or image.requires_grad:
             raise UnsupportedError("tensors on a device, or with gradients, are not supported: use .detach().cpu()")
         array, channels_first = _plain(image).numpy().reshape(-1, *image.shape[-3:]), True
-    if array.dtype.name not in NUMBERS:
-        raise UnsupportedError(f"values of {array.dtype.name} are not supported: use uint8, uint16 or float32")
+    if name_of(array.dtype) not in NUMBERS:
+        raise UnsupportedError(f"values of {name_of(array.dtype)} are not supported: use uint8, uint16 or float32")
     return (array.copy() if min(array.strides) < 0 else array), channels_first
 
 
 def _plain(tensor: Any) -> Any:
-    return tensor.as_subclass(sys.modules["torch"].Tensor)
+    plain = sys.modules["torch"].Tensor
+    return tensor if type(tensor) is plain else tensor.as_subclass(plain)
 
 
 def _transforms_for(array: Any, channels_first: bool, text: str, options: Applied) -> Any:
     channels = array.shape[1 if channels_first else 3]
-    if array.dtype.name == "uint8" and channels in MODES.values():
+    if name_of(array.dtype) == "uint8" and channels in MODES.values():
         return _native(text, "rgb", channels, options.sanitize)
-    element = {"uint8": "u8", "uint16": "u16", "float32": "f32"}[array.dtype.name]
+    element = {"uint8": "u8", "uint16": "u16", "float32": "f32"}[name_of(array.dtype)]
     return _native(text, f"{element}x{channels}", channels, options.sanitize)
 
 

@@ -25,18 +25,30 @@ NUMBERS = ("uint8", "uint16", "float32")
 
 def kind(inpt: Any) -> Kind | None:
     """What an argument is: a PIL image, an array, a tensor of images, or one of torchvision's tv_tensors."""
-    if (pil := sys.modules.get("PIL.Image")) and isinstance(inpt, pil.Image):
+    return _kind_of_class(inpt.__class__)
+
+
+@functools.lru_cache(maxsize=256)
+def _kind_of_class(cls: type) -> Kind | None:
+    """The kind of a class's objects. It stays the same: there are no objects of a class before its module is imported."""
+    if (pil := sys.modules.get("PIL.Image")) and issubclass(cls, pil.Image):
         return "pil"
-    if (tv := sys.modules.get("torchvision.tv_tensors")) and isinstance(inpt, tv.TVTensor):
-        for name, cls in (("mask", "Mask"), ("boxes", "BoundingBoxes"), ("points", "KeyPoints")):
-            if isinstance(inpt, getattr(tv, cls, ())):
+    if (tv := sys.modules.get("torchvision.tv_tensors")) and issubclass(cls, tv.TVTensor):
+        for name, known in (("mask", "Mask"), ("boxes", "BoundingBoxes"), ("points", "KeyPoints")):
+            if issubclass(cls, getattr(tv, known, ())):
                 return name  # type: ignore[return-value]
         return "tensor"
-    if (torch := sys.modules.get("torch")) and isinstance(inpt, torch.Tensor):
+    if (torch := sys.modules.get("torch")) and issubclass(cls, torch.Tensor):
         return "tensor"
-    if (numpy := sys.modules.get("numpy")) and isinstance(inpt, numpy.ndarray):
+    if (numpy := sys.modules.get("numpy")) and issubclass(cls, numpy.ndarray):
         return "array"
     return None
+
+
+@functools.lru_cache(maxsize=256)
+def name_of(dtype: Any) -> str:
+    """The name of an array's type, which numpy makes anew each time."""
+    return str(dtype.name)
 
 
 def kind_of(inpt: Any) -> Kind:
@@ -85,13 +97,24 @@ def _native(written: str) -> Any:
     return _warpfeed.Operation(written)
 
 
+@functools.lru_cache(maxsize=1024, typed=True)
+def _native_of(**op: Any) -> Any:
+    """As `_native`, of an operation without lists. Finding it again costs less than writing it."""
+    return _native(json.dumps(op))
+
+
 def apply(inpt: Any, op: Mapping[str, Any], *, copies: bool = False, fills: bool = False) -> Any:
     """The result of an operation in its written form, of the input's own type.
 
     copies: the operation copies values, so these may be of any type.
     fills: the result has a color or value that is no pixel of the input.
     """
-    return applied(inpt, op["op"], _native(json.dumps(op)), copies, fills)
+    try:
+        native = _native_of(**op)
+    except TypeError:
+        # Lists cannot be found again so.
+        native = _native(json.dumps(op))
+    return applied(inpt, op["op"], native, copies, fills)
 
 
 def applied(inpt: Any, name: str, native: Any, copies: bool, fills: bool) -> Any:
@@ -128,11 +151,11 @@ def _array(array: Any, native: Any, copies: bool, fills: bool) -> Any:
         raise TypeError(f"an array must be [H, W, C] or [H, W], got the shape {list(array.shape)}")
     source = array if array.ndim == 3 else array[:, :, None]
     height, width = native.output_size(*source.shape[:2])
-    if array.dtype.name in NUMBERS:
+    if name_of(array.dtype) in NUMBERS:
         made = numpy.empty((height, width, source.shape[2]), array.dtype)
         _run(native, source[None], made[None], False)
     else:
-        _check_copies(array.dtype.name, copies, fills)
+        _check_copies(name_of(array.dtype), copies, fills)
         bits, channels = _bits(numpy.ascontiguousarray(source)), source.shape[2]
         made = numpy.empty((height, width, bits.shape[2]), bits.dtype)
         _run(native, bits[None], made[None], False)
@@ -143,7 +166,7 @@ def _array(array: Any, native: Any, copies: bool, fills: bool) -> Any:
 def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) -> Any:
     import torch
 
-    plain = tensor.as_subclass(torch.Tensor)
+    plain = tensor if type(tensor) is torch.Tensor else tensor.as_subclass(torch.Tensor)
     inner = 2 if is_mask else 3
     if plain.ndim < inner:
         form = "[..., H, W]" if is_mask else "[..., C, H, W]"
@@ -156,7 +179,9 @@ def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) 
     channels = 1 if is_mask else plain.shape[-3]
     size = native.output_size(height, width) if height and width else (height, width)
     shape = (*lead, *size) if is_mask else (*lead, channels, *size)
-    if is_mask or plain.is_contiguous() or plain.stride(-3) != 1:
+    if shape == plain.shape and plain.is_contiguous():
+        made = torch.empty_like(plain)
+    elif is_mask or plain.is_contiguous() or plain.stride(-3) != 1:
         made = torch.empty(shape, dtype=plain.dtype)
     else:
         # The input's channels lie next to each other, so the result's do.
@@ -171,6 +196,12 @@ def _fill_tensor(plain: Any, made: Any, native: Any, channels: int, copies: bool
     import torch
 
     name = str(plain.dtype).removeprefix("torch.")
+    is_packed = plain.is_contiguous() and made.is_contiguous() and not plain.is_neg()
+    if name in NUMBERS and is_packed and isinstance(native, _warpfeed.Operation):
+        height, width = plain.shape[-2:]
+        number = plain.numel() // (channels * height * width)
+        native.run_at(plain.data_ptr(), made.data_ptr(), name, number, channels, height, width)
+        return
     if name in NUMBERS:
         _run(native, _images(plain, channels), _images(made, channels), True)
         return
