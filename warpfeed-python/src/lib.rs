@@ -88,7 +88,7 @@ mod _warpfeed {
     #[pymodule_export]
     use super::tensor::Tensor;
     #[pymodule_export]
-    use super::transforms::{Recipe, Transforms};
+    use super::transforms::{Recipe, Transforms, run_each};
     #[pymodule_export]
     use super::{command, hugging_face_ops, preset, presets, settings, timm_ops};
 

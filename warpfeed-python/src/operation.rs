@@ -40,7 +40,7 @@ impl Operation {
         out: &Bound<'_, PyAny>,
         channels_first: bool,
     ) -> PyResult<()> {
-        each_image(py, images, out, channels_first, |_, image, out| self.0.apply_to(image, out))
+        each_image(py, images, out, channels_first, 1, |_, image, out| self.0.apply_to(image, out))
     }
 
     /// Runs the operation on images of a type without gaps, [N, C, H, W], at an address. Their results are written to
@@ -104,7 +104,7 @@ pub(crate) fn displace(
     let displacement = PyBuffer::<f32>::get(displacement)?.to_vec(py)?;
     let (pairs, _) = displacement.as_chunks::<2>();
     let filter = if bilinear { Interpolation::Bilinear } else { Interpolation::Nearest };
-    each_image(py, images, out, channels_first, |_, image, out| {
+    each_image(py, images, out, channels_first, 1, |_, image, out| {
         displace_image(image, pairs, filter, fill.as_deref(), out)
     })
 }

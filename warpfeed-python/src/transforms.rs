@@ -121,7 +121,7 @@ impl Recipe {
         out: &Bound<'_, PyAny>,
         channels_first: bool,
     ) -> PyResult<()> {
-        each_image(py, images, out, channels_first, |_, image, out| self.transforms.run(&self.ops, image, out))
+        each_image(py, images, out, channels_first, 1, |_, image, out| self.transforms.run(&self.ops, image, out))
     }
 
     /// The numbers of the objects that are left.
@@ -157,6 +157,24 @@ impl Recipe {
         };
         mask.planes().iter().map(|plane| PyBytes::new(py, &bytes(plane))).collect()
     }
+}
+
+/// Makes the results of images, each by a recipe of its own or all by one: from an array [N, C, H, W], or [N, H, W, C], to
+/// another. So many threads share them.
+#[pyfunction]
+pub(crate) fn run_each(
+    py: Python<'_>,
+    recipes: Vec<PyRef<'_, Recipe>>,
+    images: &Bound<'_, PyAny>,
+    out: &Bound<'_, PyAny>,
+    channels_first: bool,
+    threads: usize,
+) -> PyResult<()> {
+    let recipes: Vec<&Recipe> = recipes.iter().map(|recipe| &**recipe).collect();
+    each_image(py, images, out, channels_first, threads, |i, image, out| {
+        let Recipe { ops, transforms, .. } = recipes[if recipes.len() == 1 { 0 } else { i }];
+        transforms.run(ops, image, out)
+    })
 }
 
 /// The name of a mask. The first is the one that transforms look for.

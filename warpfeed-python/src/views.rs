@@ -5,25 +5,28 @@ use crate::error::raise;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use std::sync::{Mutex, PoisonError};
 use warpfeed::Result;
 use warpfeed::image::Size;
 use warpfeed::image::planes::Value;
 use warpfeed::transforms::{View, ViewMut};
 
 /// Calls `run` for each image of an array [N, C, H, W], or [N, H, W, C], with its number and its place in another array.
-/// Values are uint8, uint16 or float32, those of the results the same or float32.
+/// Values are uint8, uint16 or float32, those of the results the same or float32. So many threads share the images; with
+/// 0 or 1 there is the caller's alone.
 pub(crate) fn each_image(
     py: Python<'_>,
     images: &Bound<'_, PyAny>,
     out: &Bound<'_, PyAny>,
     channels_first: bool,
+    threads: usize,
     run: impl Fn(usize, View<'_>, ViewMut<'_>) -> Result<()> + Send + Sync,
 ) -> PyResult<()> {
     macro_rules! by_types {
         ($($from:ty => $($to:ty),+;)+) => {$(
             if let Ok(images) = PyBuffer::<$from>::get(images) {
                 $(if let Ok(out) = PyBuffer::<$to>::get(out) {
-                    return run_on(py, &images, out, channels_first, run);
+                    return run_on(py, &images, out, channels_first, threads, run);
                 })+
                 return Err(PyTypeError::new_err("the output must have the type of the images, or float32"));
             }
@@ -42,6 +45,7 @@ fn run_on<T: Element + Value, U: Element + warpfeed::Element + Send + Sync>(
     images: &PyBuffer<T>,
     mut out: PyBuffer<U>,
     channels_first: bool,
+    threads: usize,
     run: impl Fn(usize, View<'_>, ViewMut<'_>) -> Result<()> + Send + Sync,
 ) -> PyResult<()> {
     if out.readonly() {
@@ -52,17 +56,38 @@ fn run_on<T: Element + Value, U: Element + warpfeed::Element + Send + Sync>(
         return Err(PyValueError::new_err("the output must have the number of the images"));
     }
     let (values, results) = (values(images, &from), values_mut(&mut out, &to));
+    let step = if to.number == 1 { to.len } else { to.step };
+    if step < to.len_of_one {
+        return Err(PyValueError::new_err("the output's images must lie one after the other"));
+    }
+    let one = |(i, results): (usize, &mut [U])| {
+        let values = &values[i * from.step..];
+        let (view, out) = if channels_first {
+            (View::chw(values, from.size, from.channels)?, ViewMut::chw(results, to.size, to.channels)?)
+        } else {
+            (View::hwc(values, from.size, from.channels)?, ViewMut::hwc(results, to.size, to.channels)?)
+        };
+        run(i, view.strides(from.strides)?, out.strides(to.strides)?)
+    };
     detached(py, || {
-        for i in 0..from.number {
-            let (values, results) = (&values[i * from.step..], &mut results[i * to.step..]);
-            let (view, out) = if channels_first {
-                (View::chw(values, from.size, from.channels)?, ViewMut::chw(results, to.size, to.channels)?)
-            } else {
-                (View::hwc(values, from.size, from.channels)?, ViewMut::hwc(results, to.size, to.channels)?)
-            };
-            run(i, view.strides(from.strides)?, out.strides(to.strides)?)?;
+        let mut work = results.chunks_mut(step).enumerate();
+        let more = threads.min(from.number).saturating_sub(1);
+        if more == 0 {
+            return work.try_for_each(one);
         }
-        Ok(())
+        let work = Mutex::new(work);
+        let next = || work.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let share = || std::iter::from_fn(next).try_for_each(one);
+        std::thread::scope(|scope| {
+            // If a thread cannot be started, the call is slower, but not wrong.
+            let start = |_| std::thread::Builder::new().spawn_scoped(scope, share).ok();
+            let others: Vec<_> = (0..more).map_while(start).collect();
+            let own = share();
+            let join = |other: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+                other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            others.into_iter().map(join).fold(own, |first, other| first.and(other))
+        })
     })
     .map_err(raise)
 }
@@ -137,6 +162,8 @@ struct Images {
     strides: [i64; 3],
     /// From the first value to the last, both included.
     len: usize,
+    /// As `len`, of the first image alone.
+    len_of_one: usize,
 }
 
 impl Images {
@@ -163,7 +190,8 @@ impl Images {
         let side = |side: usize| u32::try_from(side).map_err(|_| wrong());
         let size = Size::new(side(width)?, side(height)?);
         let strides = [steps[1] as i64, steps[2] as i64, steps[3] as i64];
-        Ok(Self { number, step: steps[0], size, channels, strides, len })
+        let len_of_one = len - (number - 1) * steps[0];
+        Ok(Self { number, step: steps[0], size, channels, strides, len, len_of_one })
     }
 }
 

@@ -11,6 +11,7 @@ from test_functional import pixels
 
 from warpfeed.numpy import DataLoader
 from warpfeed.transforms import (
+    ColorJitter,
     Compose,
     Normalize,
     RandAugment,
@@ -207,3 +208,28 @@ def test_tv_tensors_follow():
     video = tv.Video(torch.stack([image.as_subclass(torch.Tensor)] * 3))
     frames = Compose(LIST)(video, key=KEY)
     assert type(frames) is tv.Video and all(torch.equal(frame, frames[0]) for frame in frames)
+
+
+def test_frames_of_a_batch_have_keys_and_threads():
+    """Eight stacks of four gray frames, as agents see games."""
+    torch = pytest.importorskip("torch")
+    frames = torch.from_numpy(numpy.stack([pixels(84, 84, 4) for _ in range(8)])).permute(0, 3, 1, 2).contiguous()
+    steps = [RandomCrop(84, padding=4, padding_mode="edge"), RandomHorizontalFlip()]
+    keys = [(3, i % 3, 7 * i) for i in range(8)]
+    want = torch.stack([Compose(steps)(frame, key=key) for frame, key in zip(frames, keys, strict=True)])
+    assert want.shape == (8, 4, 84, 84) and len(want.flatten(1).unique(dim=0)) == 8
+    for threads in (1, 2, 3, 20):
+        assert torch.equal(Compose(steps, threads=threads)(frames, key=keys), want)
+    last = frames.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    assert torch.equal(Compose(steps, threads=2)(last, key=keys), want)
+    assert torch.equal(
+        Compose(steps, threads=2)(frames, key=(3, 1, 5)), Compose(steps)(frames, key=[(3, 1, 5 + i) for i in range(8)])
+    )
+    shared = Compose(steps, threads=3, per_batch=True)(frames, key=keys[:1])
+    assert torch.equal(shared[5], Compose(steps)(frames[5], key=keys[0]))
+    with pytest.raises(ValueError, match="one for each of 8 images, got 3"):
+        Compose(steps)(frames, key=keys[:3])
+    with pytest.raises(ValueError, match="threads must be 1 or more"):
+        Compose(steps, threads=0)
+    with pytest.raises(NotImplementedError, match="color_jitter on images of 4 channels"):
+        Compose([ColorJitter(saturation=(0.5, 1.5))], threads=2)(frames)

@@ -40,6 +40,7 @@ class Applied:
     """Calls a list of transforms."""
 
     per_batch: bool
+    threads: int
     generator: Any
     sanitize: bool
     follow: Sequence[str]
@@ -50,7 +51,7 @@ class Applied:
         """The written form of the list."""
         raise NotImplementedError
 
-    def __call__(self, *inputs: Any, key: Key | None = None, **named: Any) -> Any:
+    def __call__(self, *inputs: Any, key: Key | Sequence[Key] | None = None, **named: Any) -> Any:
         if bool(inputs) == bool(named):
             raise TypeError("give a sample, or image= with mask=, masks=, bboxes=, keypoints= and others by name")
         if named:
@@ -58,7 +59,7 @@ class Applied:
         made = self._transformed(inputs, key)
         return made[0] if len(inputs) == 1 else made
 
-    def _transformed(self, sample: Any, key: Key | None) -> Any:
+    def _transformed(self, sample: Any, key: Key | Sequence[Key] | None) -> Any:
         parts = _parts(sample, self.follow)
         if not parts.images:
             raise TypeError("a sample must have an image: a PIL image, a NumPy array or a tensor")
@@ -67,7 +68,7 @@ class Applied:
         results = make(parts, self._text, self._key(key), self)
         return _replaced(sample, results, ())
 
-    def _key(self, key: Key | None) -> Key:
+    def _key(self, key: Key | Sequence[Key] | None) -> Key | Sequence[Key]:
         if key is not None:
             return key
         torch = sys.modules.get("torch")
@@ -75,7 +76,7 @@ class Applied:
             return (random.getrandbits(63), 0, 0)
         return (int(torch.randint(2**63 - 1, (), generator=self.generator)), 0, 0)
 
-    def _by_keywords(self, named: dict[str, Any], key: Key | None) -> dict[str, Any]:
+    def _by_keywords(self, named: dict[str, Any], key: Key | Sequence[Key] | None) -> dict[str, Any]:
         """albumentations' way to call: masks, boxes and points without types of their own."""
         if kind(named.get("image")) not in ("pil", "array", "tensor"):
             raise TypeError(f"image must be a PIL image, a NumPy array or a tensor, got {shown(named.get('image'))}")
@@ -226,7 +227,7 @@ def _sides(array: Any, channels_first: bool) -> tuple[int, int]:
     return tuple(array.shape[2:4] if channels_first else array.shape[1:3])
 
 
-def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any]) -> Any:
+def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any], threads: int) -> Any:
     """What recipes, one for each image of the array or one for all, make of an image, in its own type."""
     import numpy
 
@@ -242,11 +243,10 @@ def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any]
         raise UnsupportedError("an image of Pillow's holds no floating-point numbers: give an array or a tensor")
     shape = (number, channels, height, width) if channels_first else (number, height, width, channels)
     made = numpy.empty(shape, numpy.float32 if floats else array.dtype)
-    if len(recipes) == 1:
+    if len(recipes) == 1 and number == 1:
         recipes[0].run(array, made, channels_first)
     else:
-        for i, recipe in enumerate(recipes):
-            recipe.run(array[i : i + 1], made[i : i + 1], channels_first)
+        _warpfeed.run_each(recipes, array, made, channels_first, threads)
     found = kind(image)
     if found == "tensor":
         import torch
@@ -260,7 +260,7 @@ def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any]
     return made
 
 
-def _images_alone(parts: _Sample, text: str, key: Key, options: Applied) -> dict[Path, Any]:
+def _images_alone(parts: _Sample, text: str, key: Key | Sequence[Key], options: Applied) -> dict[Path, Any]:
     results, first_sides = {}, None
     for path, image in parts.images:
         array, channels_first = _array_of(image)
@@ -275,11 +275,19 @@ def _images_alone(parts: _Sample, text: str, key: Key, options: Applied) -> dict
         native = _transforms_for(array, channels_first, text, options)
         is_shared = options.per_batch or type(image).__name__ == "Video"
         number = 1 if is_shared else len(array)
-        seed, epoch, index = key
-        keys = [(seed, epoch, index + i) for i in range(number)]
-        recipes = [native.draw(*sides, None, None, [], own) for own in keys]
-        results[path] = _result(image, array, channels_first, recipes)
+        recipes = [native.draw(*sides, None, None, [], own) for own in _keys(key, number)]
+        results[path] = _result(image, array, channels_first, recipes, options.threads)
     return results
+
+
+def _keys(key: Key | Sequence[Key], number: int) -> Sequence[Key]:
+    """A key for each image of a batch: those that were given, or the samples from one on."""
+    if isinstance(key[0], int):
+        seed, epoch, index = key
+        return [(seed, epoch, index + i) for i in range(number)]  # type: ignore[operator, misc]
+    if len(key) != number:
+        raise ParameterError(f"key must be one key, or one for each of {number} images, got {len(key)}")
+    return key  # type: ignore[return-value]
 
 
 def _one(parts: Sequence[tuple[Path, Any]], what: str) -> tuple[Path, Any] | None:
@@ -288,7 +296,7 @@ def _one(parts: Sequence[tuple[Path, Any]], what: str) -> tuple[Path, Any] | Non
     return parts[0] if parts else None
 
 
-def _with_objects(parts: _Sample, text: str, key: Key, options: Applied) -> dict[Path, Any]:
+def _with_objects(parts: _Sample, text: str, key: Key | Sequence[Key], options: Applied) -> dict[Path, Any]:
     path, image = parts.images[0]
     array, channels_first = _array_of(image)
     if len(array) != 1 and not (options.per_batch or type(image).__name__ == "Video"):
@@ -306,16 +314,17 @@ def _with_objects(parts: _Sample, text: str, key: Key, options: Applied) -> dict
     ]
     native = _transforms_for(array, channels_first, text, options)
     point_rows = None if points is None else _rows_of_points(points[1], count if boxes is not None else None)
-    recipe = native.draw(*sides, rows, point_rows, groups, key)
+    (own,) = _keys(key, 1)
+    recipe = native.draw(*sides, rows, point_rows, groups, own)
     after, kept = recipe.output_size(*sides), recipe.rows()
-    results: dict[Path, Any] = {path: _result(image, array, channels_first, [recipe])}
+    results: dict[Path, Any] = {path: _result(image, array, channels_first, [recipe], options.threads)}
     for other, value in parts.images[1:]:
         own, first = _array_of(value)
         if _sides(own, first) != sides:
             raise ParameterError("images of a sample must have one size")
         if own.dtype != array.dtype or own.shape != array.shape and first == channels_first:
             raise UnsupportedError("further images of another kind are not supported: call once for each")
-        results[other] = _result(value, own, first, [recipe])
+        results[other] = _result(value, own, first, [recipe], options.threads)
     if boxes is not None:
         results[boxes[0]] = _moved(boxes[1], recipe.boxes(), after, 4)
         for other, value in parts.following:

@@ -78,6 +78,7 @@ class Operation:
 def displace(
     images: Any, out: Any, channels_first: bool, displacement: Any, bilinear: bool, fill: Sequence[float] | None
 ) -> None: ...
+def run_each(recipes: Sequence[Recipe], images: Any, out: Any, channels_first: bool, threads: int) -> None: ...
 
 @final
 class Transforms:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from ._arguments import check, one_of, shown, unknown
+from ._arguments import at_least, check, one_of, shown, unknown
 from ._compose import Applied
 from ._errors import ParameterError
 
@@ -148,18 +148,24 @@ class Compose(Applied):
     All images of a sample have one size and one draw, but each image of a tensor with further dimensions (not of a Video)
     has draws of its own, unless `per_batch`.
 
-    key: (seed, epoch, index), whose draws are those of a loader with that seed for that sample. Without it, the seed comes
-        from torch's generator, or `generator`; from Python's where torch is not imported.
+    key: (seed, epoch, index), whose draws are those of a loader with that seed for that sample; a batch has the samples
+        from there on, or a list of keys. Without it, the seed comes from torch's generator, or `generator`; from Python's
+        where torch is not imported.
+    threads: so many share the images of a batch. torch's number of threads changes nothing.
     sanitize: drops objects whose boxes are no longer valid.
     bbox_format: what the numbers of `bboxes` mean.
     """
 
     transforms: Sequence[Transform]
     per_batch: bool = False
+    threads: int = 1
     generator: Any = None
     sanitize: bool = True
     follow: Sequence[str] = ("labels", "area", "iscrowd")
     bbox_format: Literal["xyxy", "xywh", "cxcywh"] = "xyxy"
+
+    def __post_init__(self) -> None:
+        at_least(1, threads=self.threads)
 
     @functools.cached_property
     def _text(self) -> str:
