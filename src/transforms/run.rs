@@ -5,6 +5,7 @@ use super::view::View;
 use super::view_mut::ViewMut;
 use crate::backend::{Output, PixelForm, TablesOf, ValueOutput};
 use crate::error::{Error, Result};
+use crate::ops::check::MAX_SIDE_PX;
 use crate::ops::part::needs_a_pipeline;
 use crate::ops::values::PixelValues;
 use crate::ops::{Grayscale, Op};
@@ -17,12 +18,27 @@ const KEEP_WORDS: usize = 4 << 20;
 
 /// The plan of operations on `image`.
 pub(super) fn plan<'a>(planner: &Planner, image: &View<'_>, ops: &'a [Op]) -> Result<Plan<'a>> {
-    image.check_sides()?;
-    check_pixels(image.size(), planner.most_stored_px())?;
+    plan_for(planner, image.size(), ops)
+}
+
+/// The plan of operations on an image of this size.
+pub(super) fn plan_for<'a>(planner: &Planner, size: Size, ops: &'a [Op]) -> Result<Plan<'a>> {
+    check_sides(size)?;
+    check_pixels(size, planner.most_stored_px())?;
     if let Some(op) = ops.iter().find(|op| op.parts().iter().any(|part| part.loaded.image.is_none())) {
         return Err(needs_a_pipeline(op.name()));
     }
-    planner.plan_one(ops, image.size())
+    planner.plan_one(ops, size)
+}
+
+/// Checks an image's sides against the limit of all images.
+fn check_sides(size: Size) -> Result<()> {
+    let longest = size.width.max(size.height);
+    if longest <= MAX_SIDE_PX {
+        return Ok(());
+    }
+    let (got, limit) = (u64::from(longest), u64::from(MAX_SIDE_PX));
+    Err(Error::Limits { what: "a side in pixels", got, limit, remedy: "use a smaller image, or parts of it" })
 }
 
 /// Copies the part of `image` that the plan needs to the memory that the plan is run in.

@@ -1,8 +1,7 @@
 //! Borrowed pixels that are read.
 
 use super::strides::{Form, Strides};
-use crate::error::{Error, Result};
-use crate::ops::check::MAX_SIDE_PX;
+use crate::error::Result;
 use crate::ops::values::PixelValues;
 use crate::raster::{Image, Rect, Size};
 use crate::tensor::Layout;
@@ -107,16 +106,6 @@ impl<'a> View<'a> {
     pub(super) fn values(&self) -> Option<PixelValues> {
         let is_rgb = self.element == Element::U8 && matches!(self.form.channels, 1 | 3);
         (!is_rgb).then(|| PixelValues::of(self.kind()))
-    }
-
-    /// Checks the sides against the limit of all images.
-    pub(super) fn check_sides(&self) -> Result<()> {
-        let longest = self.form.size.width.max(self.form.size.height);
-        if longest <= MAX_SIDE_PX {
-            return Ok(());
-        }
-        let (got, limit) = (u64::from(longest), u64::from(MAX_SIDE_PX));
-        Err(Error::Limits { what: "a side in pixels", got, limit, remedy: "use a smaller image, or parts of it" })
     }
 
     /// Copies a part of gray or RGB bytes into an image.
