@@ -1,11 +1,10 @@
 //! Runs explicit operations on views.
 
 use super::scratch::Scratch;
-use super::view::View;
+use super::view::{View, check_sides};
 use super::view_mut::ViewMut;
 use crate::backend::{Output, PixelForm, TablesOf, ValueOutput};
 use crate::error::{Error, Result};
-use crate::ops::check::MAX_SIDE_PX;
 use crate::ops::part::needs_a_pipeline;
 use crate::ops::values::PixelValues;
 use crate::ops::{Grayscale, Op};
@@ -29,16 +28,6 @@ pub(super) fn plan_for<'a>(planner: &Planner, size: Size, ops: &'a [Op]) -> Resu
         return Err(needs_a_pipeline(op.name()));
     }
     planner.plan_one(ops, size)
-}
-
-/// Checks an image's sides against the limit of all images.
-fn check_sides(size: Size) -> Result<()> {
-    let longest = size.width.max(size.height);
-    if longest <= MAX_SIDE_PX {
-        return Ok(());
-    }
-    let (got, limit) = (u64::from(longest), u64::from(MAX_SIDE_PX));
-    Err(Error::Limits { what: "a side in pixels", got, limit, remedy: "use a smaller image, or parts of it" })
 }
 
 /// Copies the part of `image` that the plan needs to the memory that the plan is run in.

@@ -1,7 +1,8 @@
 //! Borrowed pixels that are read.
 
 use super::strides::{Form, Strides};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::ops::check::MAX_SIDE_PX;
 use crate::ops::values::PixelValues;
 use crate::raster::{Image, Rect, Size};
 use crate::tensor::Layout;
@@ -162,4 +163,14 @@ impl<'a> View<'a> {
             }
         }
     }
+}
+
+/// Checks an image's sides against the limit of all images.
+pub(super) fn check_sides(size: Size) -> Result<()> {
+    let longest = size.width.max(size.height);
+    if longest <= MAX_SIDE_PX {
+        return Ok(());
+    }
+    let (got, limit) = (u64::from(longest), u64::from(MAX_SIDE_PX));
+    Err(Error::Limits { what: "a side in pixels", got, limit, remedy: "use a smaller image, or parts of it" })
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _warpfeed
+from . import _cuda, _warpfeed
 from ._arguments import shown
 from ._errors import ParameterError, UnsupportedError
 from ._kinds import MODES, NUMBERS, kind, size_of, wrapped
@@ -200,8 +200,10 @@ def _array_of(image: Any) -> tuple[Any, bool]:
     else:
         if image.ndim < 3:
             raise TypeError(f"a tensor must be [..., C, H, W], got the shape {list(image.shape)}")
-        if image.device.type != "cpu" or image.requires_grad:
-            raise UnsupportedError("tensors on a device, or with gradients, are not supported: use .detach().cpu()")
+        if image.requires_grad:
+            raise UnsupportedError("tensors with gradients are not supported: use .detach()")
+        if image.device.type != "cpu":
+            return _cuda.Images(image), True
         array, channels_first = _plain(image).numpy().reshape(-1, *image.shape[-3:]), True
     if array.dtype.name not in NUMBERS:
         raise UnsupportedError(f"values of {array.dtype.name} are not supported: use uint8, uint16 or float32")
@@ -214,6 +216,8 @@ def _plain(tensor: Any) -> Any:
 
 def _transforms_for(array: Any, channels_first: bool, text: str, options: Applied) -> Any:
     channels = array.shape[1 if channels_first else 3]
+    if isinstance(array, _cuda.Images):
+        return _native(text, "rgb", channels, options.sanitize)
     if array.dtype.name == "uint8" and channels in MODES.values():
         return _native(text, "rgb", channels, options.sanitize)
     element = {"uint8": "u8", "uint16": "u16", "float32": "f32"}[array.dtype.name]
@@ -224,7 +228,7 @@ def _sides(array: Any, channels_first: bool) -> tuple[int, int]:
     return tuple(array.shape[2:4] if channels_first else array.shape[1:3])
 
 
-def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any]) -> Any:
+def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any], text: str) -> Any:
     """What recipes, one for each image of the array or one for all, make of an image, in its own type."""
     import numpy
 
@@ -233,6 +237,8 @@ def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any]
         raise ParameterError(
             "images of a tensor must end in one size: end with a crop or a resize to a width and height"
         )
+    if isinstance(array, _cuda.Images):
+        return wrapped(array.recipes(text, recipes), image)
     (height, width), number = sides.pop(), len(array)
     channels = array.shape[1 if channels_first else 3]
     floats = recipes[0].makes_floats() and array.dtype != numpy.float32
@@ -276,7 +282,7 @@ def _images_alone(parts: _Sample, text: str, key: Key, options: Applied) -> dict
         seed, epoch, index = key
         keys = [(seed, epoch, index + i) for i in range(number)]
         recipes = [native.draw(*sides, None, None, [], own) for own in keys]
-        results[path] = _result(image, array, channels_first, recipes)
+        results[path] = _result(image, array, channels_first, recipes, text)
     return results
 
 
@@ -306,14 +312,17 @@ def _with_objects(parts: _Sample, text: str, key: Key, options: Applied) -> dict
     point_rows = None if points is None else _rows_of_points(points[1], count if boxes is not None else None)
     recipe = native.draw(*sides, rows, point_rows, groups, key)
     after, kept = recipe.output_size(*sides), recipe.rows()
-    results: dict[Path, Any] = {path: _result(image, array, channels_first, [recipe])}
+    results: dict[Path, Any] = {path: _result(image, array, channels_first, [recipe], text)}
     for other, value in parts.images[1:]:
         own, first = _array_of(value)
         if _sides(own, first) != sides:
             raise ParameterError("images of a sample must have one size")
-        if own.dtype != array.dtype or own.shape != array.shape and first == channels_first:
+        on_device = isinstance(own, _cuda.Images), isinstance(array, _cuda.Images)
+        if any(on_device) and (not all(on_device) or own.shape != array.shape):
+            raise UnsupportedError("further images on another device, or of another shape, are not supported")
+        if not any(on_device) and own.dtype != array.dtype or own.shape != array.shape and first == channels_first:
             raise UnsupportedError("further images of another kind are not supported: call once for each")
-        results[other] = _result(value, own, first, [recipe])
+        results[other] = _result(value, own, first, [recipe], text)
     if boxes is not None:
         results[boxes[0]] = _moved(boxes[1], recipe.boxes(), after, 4)
         for other, value in parts.following:
@@ -372,14 +381,16 @@ def _moved(part: Any, rows: Sequence[Sequence[float]], canvas: tuple[int, int], 
         if not hasattr(value, "tolist"):
             made: Any = [type(value[0])(row) if len(value) else row for row in rows]
         elif kind(value) == "tensor":
-            made = sys.modules["torch"].tensor(rows, dtype=value.dtype).reshape(-1, *value.shape[1:])
+            made = (
+                sys.modules["torch"].tensor(rows, dtype=value.dtype, device=value.device).reshape(-1, *value.shape[1:])
+            )
         else:
             made = sys.modules["numpy"].asarray(rows, dtype=value.dtype).reshape(-1, *value.shape[1:])
         return type(part)(**{**vars(part), "value": made})
     import torch
 
     made = torch.tensor(rows, dtype=torch.float32).reshape(-1, *part.shape[1:]) if rows else part[:0]
-    return wrapped(_plain(made).to(part.dtype), part, canvas_size=canvas)
+    return wrapped(_plain(made).to(part.device, part.dtype), part, canvas_size=canvas)
 
 
 def _planes(mask: Any, sides: tuple[int, int], objects: int | None) -> tuple[list[bytes], bool]:
@@ -387,6 +398,8 @@ def _planes(mask: Any, sides: tuple[int, int], objects: int | None) -> tuple[lis
     import numpy
 
     like = _bare(mask)
+    if kind(like) in ("mask", "tensor") and like.device.type != "cpu":
+        raise _cuda.refuse("masks", like)
     values = numpy.asarray(_plain(like) if kind(like) in ("mask", "tensor") else like)
     if values.ndim < 2 or values.shape[-2:] != tuple(sides):
         raise ParameterError(f"a mask must have the image's size {sides} (height, width), got {values.shape[-2:]}")
