@@ -75,8 +75,11 @@ impl Shared {
         let mut all = lock(&SHARED);
         all.retain(|shared| shared.strong_count() > 0);
         let fits = |shared: &Arc<Self>| (shared.ordinal, shared.limit_bytes) == (ordinal, limit_bytes);
-        // One whose device was reset is left to its runners.
-        let is_usable = |shared: &Arc<Self>| shared.streams.enter().is_ok();
+        // One whose context has failed, or is gone, is left to its runners.
+        let is_usable = |shared: &Arc<Self>| {
+            let Streams { context, .. } = &shared.streams;
+            shared.streams.enter().is_ok_and(|_entered| context.mem_get_info().is_ok())
+        };
         if let Some(found) = all.iter().filter_map(Weak::upgrade).find(|shared| fits(shared) && is_usable(shared)) {
             return Ok(found);
         }
