@@ -287,6 +287,13 @@ struct FieldLoadSample {
     uint32_t reserved;
 };
 
+// view_load: an image in the caller's memory. Distances to the next row, column and channel are in values.
+struct ViewLoadSample {
+    const uint8_t* values;  // the first value of the whole image
+    TargetImage target;
+    uint64_t row, column, channel;
+};
+
 // Contents of the three bytes of a pixel: a byte of each plane, a number of 16 bits, or a bit of each plane.
 constexpr uint32_t kBytes = 0, kWords = 1, kBits = 2;
 
@@ -492,6 +499,7 @@ static_assert(sizeof(NoiseSample) == 56 && offsetof(NoiseSample, mean) == 44, "a
 static_assert(sizeof(EraseNoiseSample) == 96 && offsetof(EraseNoiseSample, value) == 80, "as in descriptors.rs");
 static_assert(offsetof(EraseNoiseSample, output) == 40, "as in descriptors.rs");
 static_assert(sizeof(FieldLoadSample) == 48 && offsetof(FieldLoadSample, pixel_bytes) == 40, "as in descriptors.rs");
+static_assert(sizeof(ViewLoadSample) == 64 && offsetof(ViewLoadSample, row) == 40, "as in descriptors.rs");
 static_assert(sizeof(FieldStoreSample) == 72 && offsetof(FieldStoreSample, planes) == 56, "as in descriptors.rs");
 static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in descriptors.rs");
 static_assert(sizeof(PlanesImage) == 40 && offsetof(PlanesImage, element) == 32, "as in descriptors.rs");

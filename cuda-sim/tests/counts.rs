@@ -14,7 +14,7 @@ use descriptors::{
     HistogramSample, Launch, MixSample, MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample,
     PlanesBlurSample, PlanesCopySample, PlanesEraseSample, PlanesExtremeSample, PlanesFinishSample, PlanesImage,
     PlanesNearestSample, PlanesNoiseSample, PlanesPointsSample, PlanesResizeSample, PlanesWarpSample, ResizeSample,
-    RotateSample, SharpnessSample, SourceImage, TableSample, TargetImage,
+    RotateSample, SharpnessSample, SourceImage, TableSample, TargetImage, ViewLoadSample,
 };
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -228,6 +228,13 @@ fn all<R>(run: impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
     };
     let load =
         FieldLoadSample { packed: put(&[0_u8; (SIDE * SIDE) as usize]), target: out, pixel_bytes: 1, reserved: 0 };
+    let view = ViewLoadSample {
+        values: put(&[0_u8; (3 * SIDE * SIDE) as usize]),
+        target: out,
+        row: SIDE.into(),
+        column: 1,
+        channel: (SIDE * SIDE).into(),
+    };
     let store = FieldStoreSample {
         source: input,
         elements: put(&[0_u8; (SIDE * SIDE) as usize]),
@@ -286,6 +293,7 @@ fn all<R>(run: impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
         ("erase_noise_f16_nchw", count("erase_noise_f16_nchw", erase_noise, &run)),
         ("mixup_f16_nchw", count("mixup_f16_nchw", mixup, &run)),
         ("field_load_u8_nhwc", count("field_load_u8_nhwc", load, &run)),
+        ("view_load_u8_nhwc", count("view_load_u8_nhwc", view, &run)),
         ("field_store_u8_nchw", count("field_store_u8_nchw", store, &run)),
     ];
     of_rgb.into_iter().chain(of_planes).collect()

@@ -20,6 +20,7 @@ pub(crate) use cpu::output::Output;
 pub(crate) use cpu::pixels::{PixelRunner, TablesOf};
 pub(crate) use cpu::values::ValueOutput;
 pub use cpu_fallbacks::CpuFallbacks;
+pub(crate) use cuda::{ImagesOnDevice, ViewRunner};
 pub(crate) use exchange::{End, Finished, MasksOfView, PlannedMask, PlannedSample, Ran, Settled};
 pub(crate) use held::{Given, HeldImage};
 pub(crate) use open::{Open, open};

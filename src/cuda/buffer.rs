@@ -1,7 +1,7 @@
 //! Batches in device memory, and the order of work on them.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Event, Stream};
+use super::driver::{self, COPY_BEFORE, Context, DeviceMemory, Event, Stream};
 use super::pool::Pool;
 use super::user::{PER_THREAD, StreamOwner, User};
 use crate::error::{Error, Result};
@@ -251,7 +251,7 @@ impl CudaBuffer {
         let buffer = self.buffer()?;
         // SAFETY: the contract.
         unsafe {
-            driver::check_user("CudaBuffer::on_stream", self.pool.context(), user.raw())?;
+            driver::check_user("CudaBuffer::on_stream", COPY_BEFORE, self.pool.context(), user.raw())?;
             driver::wait(user.raw(), &buffer.ready)?;
             if let User::Raw(stream, id, _) = &mut user
                 && *stream > PER_THREAD

@@ -417,6 +417,18 @@ pub(crate) struct FieldLoadSample {
     pub(crate) reserved: u32,
 }
 
+/// view_load: an image in the caller's memory. Distances to the next row, column and channel are in values.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ViewLoadSample {
+    /// The first value of the whole image.
+    pub(crate) values: DevicePointer,
+    pub(crate) target: TargetImage,
+    pub(crate) row: u64,
+    pub(crate) column: u64,
+    pub(crate) channel: u64,
+}
+
 /// field_store: the place in the batch has planes of `width` x `height`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -770,6 +782,7 @@ const _: () = {
     assert!(size_of::<MixupSample>() == 32 && offset_of!(MixupSample, blend) == 24);
     assert!(size_of::<MixupBatch>() == 32 && offset_of!(MixupBatch, flip) == 24);
     assert!(size_of::<FieldLoadSample>() == 48 && offset_of!(FieldLoadSample, pixel_bytes) == 40);
+    assert!(size_of::<ViewLoadSample>() == 64 && offset_of!(ViewLoadSample, row) == 40);
     assert!(size_of::<FieldStoreSample>() == 72 && offset_of!(FieldStoreSample, planes) == 56);
     assert!(size_of::<EraseSample>() == 32 && offset_of!(EraseSample, value) == 28);
     assert!(size_of::<ElasticSample>() == 128 && offset_of!(ElasticSample, radius) == 104);

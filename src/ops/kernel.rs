@@ -11,7 +11,7 @@ use super::descriptors::{
     HistogramSample, MixSample, MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample,
     PlanesBlurSample, PlanesCopySample, PlanesEraseSample, PlanesErasure, PlanesExtremeSample, PlanesFinishSample,
     PlanesImage, PlanesNearestSample, PlanesNoiseSample, PlanesPointsSample, PlanesResizeSample, PlanesWarpSample,
-    ResizeSample, RotateSample, SharpnessSample, SourceImage, StepDescriptor, TableSample, TargetImage,
+    ResizeSample, RotateSample, SharpnessSample, SourceImage, StepDescriptor, TableSample, TargetImage, ViewLoadSample,
 };
 use super::filter::{Interpolation, PassOrder, Stretch};
 use crate::error::Result;
@@ -237,6 +237,7 @@ descriptors! {
     MixupSample,
     MixupBatch,
     FieldLoadSample,
+    ViewLoadSample,
     FieldStoreSample,
     PlanesCopySample,
     PlanesResizeSample,

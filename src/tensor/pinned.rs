@@ -54,7 +54,7 @@ impl Pinned {
     pub(super) fn read_on(&self, stream: &Arc<CudaStream>) -> Result<()> {
         let _entered = driver::enter(self.context())?;
         // SAFETY: the stream is alive.
-        unsafe { driver::check_user("Tensor::read_on", self.context(), stream.cu_stream())? };
+        unsafe { driver::check_user("Tensor::read_on", driver::COPY_BEFORE, self.context(), stream.cu_stream())? };
         self.users.lock().unwrap_or_else(PoisonError::into_inner).push(User::Cudarc(Arc::clone(stream)));
         Ok(())
     }

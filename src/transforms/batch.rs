@@ -35,27 +35,16 @@ impl Transforms {
     /// [`Error::Limits`] for more than 64 GiB; [`Error::Sample`] with the number of the first image that cannot be used,
     /// and the reason, which is one of [`apply_with_fields`](Self::apply_with_fields).
     pub fn apply_batch(&self, images: &[View<'_>], keys: &[Key], threads: usize) -> Result<Tensor> {
-        if keys.len() != images.len() {
-            return Err(Error::parameter(
-                "apply_batch",
-                "keys",
-                format!("{}, one for each image", images.len()),
-                keys.len(),
-            ));
-        }
+        check_each("keys", keys.len(), images.len())?;
         if threads > MAX_THREADS {
             return Err(Error::parameter("apply_batch", "threads", format!("0 to {MAX_THREADS}"), threads));
         }
-        let recipes = self.recipes(images, keys)?;
-        let size = self.common_size(images, &recipes)?;
-        let image_bytes = self.elements.image_bytes(size);
-        let got = (image_bytes as u64).saturating_mul(images.len() as u64);
-        if got > MAX_BATCH_BYTES {
-            let remedy = "use fewer images, or smaller ones";
-            return Err(Error::Limits { what: "a batch in bytes", got, limit: MAX_BATCH_BYTES, remedy });
-        }
-        let mut buffer = self.pool.take(got as usize)?;
-        let places = buffer.as_bytes_mut()[..got as usize].chunks_exact_mut(image_bytes.max(1));
+        let sizes = || images.iter().map(View::size);
+        let recipes = self.recipes(sizes(), keys)?;
+        let size = self.common_size(sizes(), &recipes)?;
+        let (image_bytes, len_bytes) = (self.elements.image_bytes(size), self.batch_bytes(size, images.len())?);
+        let mut buffer = self.pool.take(len_bytes)?;
+        let places = buffer.as_bytes_mut()[..len_bytes].chunks_exact_mut(image_bytes.max(1));
         let work = Mutex::new(places.zip(images.iter().zip(&recipes)).enumerate());
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).next();
         let run = || -> Option<(usize, Error)> {
@@ -85,19 +74,30 @@ impl Transforms {
         }
     }
 
-    fn recipes(&self, images: &[View<'_>], keys: &[Key]) -> Result<Vec<Vec<Op>>> {
-        let none = Fields::new();
-        let draw = |(i, (image, key)): (usize, (&View<'_>, &Key))| {
-            with_scratch(|_| self.recipe(image.size(), &none, *key)).map_err(|error| of_image(i, error))
-        };
-        images.iter().zip(keys).enumerate().map(draw).collect()
+    /// The bytes of a tensor.
+    pub(super) fn batch_bytes(&self, size: Size, images: usize) -> Result<usize> {
+        let got = (self.elements.image_bytes(size) as u64).saturating_mul(images as u64);
+        if got > MAX_BATCH_BYTES {
+            let remedy = "use fewer images, or smaller ones";
+            return Err(Error::Limits { what: "a batch in bytes", got, limit: MAX_BATCH_BYTES, remedy });
+        }
+        Ok(got as usize)
     }
 
-    /// The size in which all images end. Without images: that of the list, or 0 x 0.
-    fn common_size(&self, images: &[View<'_>], recipes: &[Vec<Op>]) -> Result<Size> {
+    /// Draws for images of these sizes.
+    pub(super) fn recipes(&self, sizes: impl Iterator<Item = Size>, keys: &[Key]) -> Result<Vec<Vec<Op>>> {
+        let none = Fields::new();
+        let draw = |(i, (size, key)): (usize, (Size, &Key))| {
+            with_scratch(|_| self.recipe(size, &none, *key)).map_err(|error| of_image(i, error))
+        };
+        sizes.zip(keys).enumerate().map(draw).collect()
+    }
+
+    /// The size in which images of these sizes all end. Without images: that of the list, or 0 x 0.
+    pub(super) fn common_size(&self, sizes: impl Iterator<Item = Size>, recipes: &[impl AsRef<[Op]>]) -> Result<Size> {
         let mut common = None;
-        for (i, (image, recipe)) in images.iter().zip(recipes).enumerate() {
-            let size = size_after(recipe, image.size()).map_err(|error| of_image(i, error))?;
+        for (i, (size, recipe)) in sizes.zip(recipes).enumerate() {
+            let size = size_after(recipe.as_ref(), size).map_err(|error| of_image(i, error))?;
             let first = *common.get_or_insert(size);
             if size != first {
                 let expected = format!(
@@ -115,7 +115,15 @@ impl Transforms {
     }
 }
 
+/// Checks that there is one of `what` for each image.
+pub(super) fn check_each(what: &'static str, got: usize, images: usize) -> Result<()> {
+    if got == images {
+        return Ok(());
+    }
+    Err(Error::parameter("apply_batch", what, format!("{images}, one for each image"), got))
+}
+
 /// The error on an image of a call.
-fn of_image(i: usize, error: Error) -> Error {
+pub(super) fn of_image(i: usize, error: Error) -> Error {
     Error::Sample { index: i as u64, name: format!("image {i} of the call"), source: Box::new(error) }
 }

@@ -4,6 +4,8 @@
 //! its bytes and fields. [`Op::apply`], [`Op::apply_to`] and [`Op::apply_in_place`] run one operation. Pixels are an
 //! [`Image`], or any memory of the caller's ([`View`], [`ViewMut`]).
 //!
+//! [`CudaTransforms`] makes the same tensors on a GPU, of images in its memory.
+//!
 //! Nothing starts threads unless asked to. Calls from several threads do not wait for each other.
 
 // Draws, plans and passes are those of pipelines. Here are only the ways in and out: `strides` says where values lie,
@@ -12,6 +14,7 @@
 // only copy pixels and look bytes up from the one view to the other, without the back end.
 
 mod batch;
+mod cuda;
 mod direct;
 mod displace;
 mod key;
@@ -23,6 +26,7 @@ mod strides;
 mod view;
 mod view_mut;
 
+pub use cuda::{CudaTransforms, CudaView};
 pub use displace::displace;
 pub use key::Key;
 pub use options::TransformsOptions;

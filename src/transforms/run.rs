@@ -2,7 +2,7 @@
 
 use super::direct;
 use super::scratch::{Scratch, room};
-use super::view::View;
+use super::view::{View, check_sides};
 use super::view_mut::ViewMut;
 use crate::backend::{Output, PixelForm, TablesOf, ValueOutput};
 use crate::error::{Error, Result};
@@ -14,12 +14,17 @@ use crate::raster::{Image, Size, check_pixels};
 
 /// The plan of operations on `image`.
 pub(super) fn plan<'a>(planner: &Planner, image: &View<'_>, ops: &'a [Op]) -> Result<Plan<'a>> {
-    image.check_sides()?;
-    check_pixels(image.size(), planner.most_stored_px())?;
+    plan_for(planner, image.size(), ops)
+}
+
+/// The plan of operations on an image of this size.
+pub(super) fn plan_for<'a>(planner: &Planner, size: Size, ops: &'a [Op]) -> Result<Plan<'a>> {
+    check_sides(size)?;
+    check_pixels(size, planner.most_stored_px())?;
     if let Some(op) = ops.iter().find(|op| op.parts().iter().any(|part| part.loaded.image.is_none())) {
         return Err(needs_a_pipeline(op.name()));
     }
-    planner.plan_one(ops, image.size())
+    planner.plan_one(ops, size)
 }
 
 /// Copies the part of `image` that the plan needs to the memory that the plan is run in.

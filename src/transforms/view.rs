@@ -114,16 +114,6 @@ impl<'a> View<'a> {
         (self.bytes, self.form)
     }
 
-    /// Checks the sides against the limit of all images.
-    pub(super) fn check_sides(&self) -> Result<()> {
-        let longest = self.form.size.width.max(self.form.size.height);
-        if longest <= MAX_SIDE_PX {
-            return Ok(());
-        }
-        let (got, limit) = (u64::from(longest), u64::from(MAX_SIDE_PX));
-        Err(Error::Limits { what: "a side in pixels", got, limit, remedy: "use a smaller image, or parts of it" })
-    }
-
     /// Copies a part of gray or RGB bytes into an image.
     pub(super) fn to_image(self, part: Rect, out: &mut Image) -> Result<()> {
         let Form { size, channels, strides: Strides { column, channel, .. }, .. } = self.form;
@@ -178,4 +168,14 @@ impl<'a> View<'a> {
             }
         }
     }
+}
+
+/// Checks an image's sides against the limit of all images.
+pub(super) fn check_sides(size: Size) -> Result<()> {
+    let longest = size.width.max(size.height);
+    if longest <= MAX_SIDE_PX {
+        return Ok(());
+    }
+    let (got, limit) = (u64::from(longest), u64::from(MAX_SIDE_PX));
+    Err(Error::Limits { what: "a side in pixels", got, limit, remedy: "use a smaller image, or parts of it" })
 }

@@ -51,4 +51,5 @@ mod suites;
 mod targets;
 mod trainers;
 mod transforms;
+mod transforms_gpu;
 mod views;

@@ -2,6 +2,7 @@
 
 mod arrow;
 mod batch;
+mod cuda;
 mod ending;
 mod epoch;
 mod error;
@@ -69,6 +70,8 @@ fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
 mod _warpfeed {
     #[pymodule_export]
     use super::batch::{Batch, Fields};
+    #[pymodule_export]
+    use super::cuda::CudaTransforms;
     #[pymodule_export]
     use super::ending::end;
     #[pymodule_export]

@@ -16,7 +16,7 @@ type Moved<const N: usize> = (Vec<[f32; N]>, (u32, u32));
 
 /// An operation.
 #[pyclass(frozen)]
-pub(crate) struct Operation(Op);
+pub(crate) struct Operation(pub(crate) Op);
 
 #[pymethods]
 impl Operation {

@@ -89,7 +89,7 @@ impl Transforms {
 /// The operations that were drawn for an image, and its boxes, points and masks after them.
 #[pyclass(frozen)]
 pub(crate) struct Recipe {
-    ops: Vec<Op>,
+    pub(crate) ops: Vec<Op>,
     moved: Fields,
     transforms: Arc<transforms::Transforms>,
 }

@@ -61,6 +61,10 @@ impl TablesOf {
         Self { normalize, made: [const { OnceLock::new() }; DType::ALL.len()] }
     }
 
+    pub(crate) fn normalization(&self) -> Normalization {
+        self.normalize
+    }
+
     /// The tables for a type of elements.
     pub(crate) fn get(&self, dtype: DType) -> &Tables {
         let three = self.normalize.map(|(mean, std)| (mean.three(), std.three()));

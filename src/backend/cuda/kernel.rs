@@ -1,6 +1,7 @@
 //! The kernels of kernels/*.cu, with their grids and launches.
 #![allow(unsafe_code)]
 
+use super::arena::{Arena, StagingWriter};
 use crate::backend::cpu::output::Tables;
 use crate::cuda::driver::{self, Context, DeviceMemory, Function, Module, Stream};
 use crate::error::Result;
@@ -30,8 +31,10 @@ pub(super) const FIELD_LOAD: KernelId = KernelId(REGISTRY.len() + 4);
 pub(super) const FIELD_STORE: KernelId = KernelId(REGISTRY.len() + 5);
 /// Writes planes into the batch.
 pub(super) const PLANES_FINISH: KernelId = KernelId(REGISTRY.len() + 6);
-/// Number of kernels: the operations' and these seven.
-const COUNT: usize = REGISTRY.len() + 7;
+/// Makes an image of one in the caller's memory.
+pub(super) const VIEW_LOAD: KernelId = KernelId(REGISTRY.len() + 7);
+/// Number of kernels: the operations' and these eight.
+const COUNT: usize = REGISTRY.len() + 8;
 
 /// One image's share of a launch.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +73,7 @@ impl Group {
     fn grid(&self) -> ([u32; 3], [u32; 3]) {
         let count = self.count as u32;
         let grid = match self.kernel {
-            ERASE_NOISE | FIELD_LOAD | FIELD_STORE | PLANES_FINISH => KernelGrid::Pixels,
+            ERASE_NOISE | FIELD_LOAD | FIELD_STORE | PLANES_FINISH | VIEW_LOAD => KernelGrid::Pixels,
             // The back end's other kernels work in tiles.
             KernelId(kernel) => REGISTRY.get(kernel).map_or(KernelGrid::Tiles, |kernel| kernel.grid),
         };
@@ -114,6 +117,25 @@ pub(super) fn group(images: &[Vec<Call>], mut emit: impl FnMut(Group, &[Call]) -
     }
 }
 
+/// Groups calls as [`group`] does, and stages their descriptors.
+pub(super) fn stage(images: &[Vec<Call>], staging: &mut StagingWriter, arena: &Arena) -> Result<Vec<Group>> {
+    let mut groups = Vec::new();
+    group(images, |mut group, calls| {
+        let bytes = calls.iter().map(|call| call.descriptor.bytes().len()).sum();
+        group.samples = staging.put_bytes(arena, bytes, |to| {
+            let mut at = 0;
+            for call in calls {
+                let bytes = call.descriptor.bytes();
+                to[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            }
+        })?;
+        groups.push(group);
+        Ok(())
+    })?;
+    Ok(groups)
+}
+
 /// The kernels that run plans, each resolved once.
 #[derive(Debug)]
 pub(super) struct Kernels {
@@ -153,6 +175,7 @@ impl Kernels {
             "field_load_u8_nhwc".to_owned(),
             "field_store_u8_nchw".to_owned(),
             "planes_finish".to_owned(),
+            "view_load_u8_nhwc".to_owned(),
         ];
         let functions =
             of_operations.chain(own).map(|name| Ok((module.function(&name)?, name))).collect::<Result<_>>()?;

@@ -1,13 +1,13 @@
 //! Lowers a sample's plan to its share of launches.
 
 use super::arena::{Arena, StagingWriter};
-use super::kernel::{Call, ERASE_NOISE, FIELD_LOAD, FINISH, FUSED, GATHER, PLANES_FINISH};
+use super::kernel::{Call, ERASE_NOISE, FIELD_LOAD, FINISH, FUSED, GATHER, PLANES_FINISH, VIEW_LOAD};
 use crate::backend::{PixelForm, Strides};
 use crate::error::Result;
 use crate::ops::byte_table::ByteTable;
 use crate::ops::descriptors::{
     Axis, BatchPlace, DevicePointer, Erasure, FieldLoadSample, FinishSample, FusedSample, SourceImage, StepDescriptor,
-    TargetImage,
+    TargetImage, ViewLoadSample,
 };
 use crate::ops::fill::packed;
 use crate::ops::filter::{Interpolation, PassOrder, Stretch, Taps};
@@ -184,6 +184,21 @@ impl<'a> Lowering<'a> {
         self.erase_in_batch(&plan.epilogue, fused.output)
     }
 
+    /// The calls of a plan for an image in the caller's memory, which the first one copies the needed part of. `row`,
+    /// `column` and `channel`: distances in values. The image that this was made with must be shared.
+    pub(super) fn run_view(
+        mut self,
+        [row, column, channel]: [u64; 3],
+        plan: &Plan<'_>,
+        form: Form,
+    ) -> Result<Vec<Call>> {
+        debug_assert!(self.image_bytes == 0, "calls would write to the caller's memory");
+        let DeviceImage { address: values, whole, part, .. } = self.image;
+        let target = self.target(whole, part)?;
+        self.add(VIEW_LOAD, Descriptor::new(&ViewLoadSample { values, target, row, column, channel }), part.size());
+        self.run(plan, form)
+    }
+
     /// The calls of a plan for pixels of 1 to 3 bytes that carry a mask, without those that write the batch, and the
     /// complete image that they make.
     pub(super) fn run_carried(mut self, plan: &Plan<'_>, pixel_bytes: u32) -> Result<(Vec<Call>, SourceImage)> {
@@ -342,10 +357,16 @@ impl<'a> Lowering<'a> {
 
 /// Whether kernels can run all stages of a plan. The CPU runs the others.
 pub(super) fn has_kernels(plan: &Plan<'_>) -> bool {
-    plan.stages.iter().all(|stage| match &stage.work {
-        StageWork::Gather | StageWork::Table(_) | StageWork::Resample(_) | StageWork::Affine(_) => true,
-        StageWork::Reduce(_) | StageWork::Values(_) => false,
-        StageWork::Pass(op, _) => op.has_kernels(),
+    without_kernels(plan).is_none()
+}
+
+/// The name of the first work of a plan that kernels cannot do.
+pub(super) fn without_kernels(plan: &Plan<'_>) -> Option<&'static str> {
+    plan.stages.iter().find_map(|stage| match &stage.work {
+        StageWork::Gather | StageWork::Table(_) | StageWork::Resample(_) | StageWork::Affine(_) => None,
+        StageWork::Reduce(_) => Some("a resize with a reducing gap"),
+        StageWork::Values(_) => Some("an operation on planes"),
+        StageWork::Pass(op, _) => (!op.has_kernels()).then(|| op.name()),
     })
 }
 

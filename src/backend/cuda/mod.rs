@@ -10,6 +10,8 @@
 //! with noise, and all after it, are launches of their own. A recipe with a custom operation runs on the CPU, and the
 //! device only normalizes the result.
 //!
+//! Images in the caller's device memory (`views`) are copied to an in-flight batch's, and then run as its samples do.
+//!
 //! Of images that are not RGB of 8 bits the CPU decodes the needed part, and kernels for planes do all else (`values`).
 //!
 //! An in-flight batch has an `arena` with a share of the pipeline's budget (`limits`), so no batch waits for the memory
@@ -55,11 +57,13 @@ pub(crate) mod route;
 mod streams;
 mod submit;
 mod values;
+mod views;
 mod worker;
 
 pub(crate) use gpu::Gpu;
 pub(crate) use in_flight::InFlight;
 pub(super) use streams::{Part, Queue};
+pub(crate) use views::{ImagesOnDevice, ViewRunner};
 pub(crate) use worker::Worker;
 
 use crate::cuda::driver::{self, Module};

@@ -251,20 +251,8 @@ impl Outputs {
         calls: &[Vec<Call>],
         end: &End<'_>,
     ) -> Result<StagedEnd> {
-        let (mut staging, mut groups) = (StagingWriter::default(), Vec::new());
-        kernel::group(calls, |mut group, calls| {
-            let bytes = calls.iter().map(|call| call.descriptor.bytes().len()).sum();
-            group.samples = staging.put_bytes(&batch.arena, bytes, |to| {
-                let mut at = 0;
-                for call in calls {
-                    let bytes = call.descriptor.bytes();
-                    to[at..at + bytes.len()].copy_from_slice(bytes);
-                    at += bytes.len();
-                }
-            })?;
-            groups.push(group);
-            Ok(())
-        })?;
+        let mut staging = StagingWriter::default();
+        let groups = kernel::stage(calls, &mut staging, &batch.arena)?;
         let mut mixes = Vec::new();
         if let Some(plan) = end.mix.filter(|plan| plan.changes()) {
             for room in rooms {

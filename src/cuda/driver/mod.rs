@@ -13,7 +13,7 @@ pub(crate) use memory::{DeviceMemory, HostMemory, MemoryPool, Pin, clear, copy, 
 pub(crate) use module::{Function, Module, launch};
 use scoped::{Owned, allocated};
 pub(crate) use scoped::{Scoped, check, is_capture};
-pub(crate) use stream::{Event, LEGACY, Stream, check_user, is_capturing, stream_id, synchronize, wait};
+pub(crate) use stream::{COPY_BEFORE, Event, LEGACY, Stream, check_user, is_capturing, stream_id, synchronize, wait};
 
 use crate::error::{Error, Result};
 use cudarc::driver::result;

@@ -57,23 +57,31 @@ pub(crate) unsafe fn wait(stream: sys::CUstream, event: &Event) -> Result<()> {
     check("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, event.raw(), flags) })
 }
 
-/// Checks that a stream can wait for a batch of this context, which must be current: it is of the same context,
-/// captures no graph, and does not wait for a stream that does.
+/// What to do with a batch where a graph is captured.
+pub(crate) const COPY_BEFORE: &str = "copy the batch into the graph's own memory before its launch";
+
+/// Checks that a stream can wait for work of this context, which must be current: it is of the same context, captures no
+/// graph, and does not wait for a stream that does. `instead` is the remedy for one that captures.
 ///
 /// # Safety
 /// `stream` is a live stream, or one of the default streams.
-pub(crate) unsafe fn check_user(call: &'static str, context: &Context, stream: sys::CUstream) -> Result<()> {
+pub(crate) unsafe fn check_user(
+    call: &'static str,
+    instead: &str,
+    context: &Context,
+    stream: sys::CUstream,
+) -> Result<()> {
     let refuse = |expected: &str, got: &str| Err(Error::parameter(call, "stream", expected, got));
     let mut owner = std::ptr::null_mut();
     // SAFETY: alive, by contract; the context is written before the call returns.
     check("cuStreamGetCtx", unsafe { sys::cuStreamGetCtx(stream, &raw mut owner) }.result())?;
     if owner != context.cu_ctx() {
-        return refuse("one of the batch's device", "a stream of another device, or of another context");
+        return refuse("one of the same device", "a stream of another device, or of another context");
     }
     // SAFETY: as above.
     if unsafe { is_capturing(stream)? } {
-        let expected = "one that captures no graph: copy the batch into the graph's own memory before its launch";
-        return refuse(expected, "a stream that captures, or the default stream while one captures that waits for it");
+        let expected = format!("one that captures no graph: {instead}");
+        return refuse(&expected, "a stream that captures, or the default stream while one captures that waits for it");
     }
     Ok(())
 }

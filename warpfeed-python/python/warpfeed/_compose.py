@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _warpfeed
+from . import _cuda, _warpfeed
 from ._arguments import shown
 from ._errors import ParameterError, UnsupportedError
 from ._kinds import MODES, NUMBERS, kind, name_of, size_of, wrapped
@@ -202,8 +202,10 @@ def _array_of(image: Any) -> tuple[Any, bool]:
     else:
         if image.ndim < 3:
             raise TypeError(f"a tensor must be [..., C, H, W], got the shape {list(image.shape)}")
-        if image.device.type != "cpu" or image.requires_grad:
-            raise UnsupportedError("tensors on a device, or with gradients, are not supported: use .detach().cpu()")
+        if image.requires_grad:
+            raise UnsupportedError("tensors with gradients are not supported: use .detach()")
+        if image.device.type != "cpu":
+            return _cuda.Images(image), True
         array, channels_first = _plain(image).numpy().reshape(-1, *image.shape[-3:]), True
     if name_of(array.dtype) not in NUMBERS:
         raise UnsupportedError(f"values of {name_of(array.dtype)} are not supported: use uint8, uint16 or float32")
@@ -217,6 +219,8 @@ def _plain(tensor: Any) -> Any:
 
 def _transforms_for(array: Any, channels_first: bool, text: str, options: Applied) -> Any:
     channels = array.shape[1 if channels_first else 3]
+    if isinstance(array, _cuda.Images):
+        return _native(text, "rgb", channels, options.sanitize)
     if name_of(array.dtype) == "uint8" and channels in MODES.values():
         return _native(text, "rgb", channels, options.sanitize)
     element = {"uint8": "u8", "uint16": "u16", "float32": "f32"}[name_of(array.dtype)]
@@ -227,7 +231,9 @@ def _sides(array: Any, channels_first: bool) -> tuple[int, int]:
     return tuple(array.shape[2:4] if channels_first else array.shape[1:3])
 
 
-def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any], threads: int) -> Any:
+def _result(
+    image: Any, array: Any, channels_first: bool, recipes: Sequence[Any], text: str, options: Applied
+) -> Any:
     """What recipes, one for each image of the array or one for all, make of an image, in its own type."""
     import numpy
 
@@ -236,6 +242,8 @@ def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any]
         raise ParameterError(
             "images of a tensor must end in one size: end with a crop or a resize to a width and height"
         )
+    if isinstance(array, _cuda.Images):
+        return wrapped(array.recipes(text, recipes), image)
     (height, width), number = sides.pop(), len(array)
     channels = array.shape[1 if channels_first else 3]
     floats = recipes[0].makes_floats() and array.dtype != numpy.float32
@@ -246,7 +254,7 @@ def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any]
     if len(recipes) == 1 and number == 1:
         recipes[0].run(array, made, channels_first)
     else:
-        _warpfeed.run_each(recipes, array, made, channels_first, threads)
+        _warpfeed.run_each(recipes, array, made, channels_first, options.threads)
     found = kind(image)
     if found == "tensor":
         import torch
@@ -276,7 +284,7 @@ def _images_alone(parts: _Sample, text: str, key: Key | Sequence[Key], options: 
         is_shared = options.per_batch or type(image).__name__ == "Video"
         number = 1 if is_shared else len(array)
         recipes = [native.draw(*sides, None, None, [], own) for own in _keys(key, number)]
-        results[path] = _result(image, array, channels_first, recipes, options.threads)
+        results[path] = _result(image, array, channels_first, recipes, text, options)
     return results
 
 
@@ -317,14 +325,17 @@ def _with_objects(parts: _Sample, text: str, key: Key | Sequence[Key], options: 
     (own,) = _keys(key, 1)
     recipe = native.draw(*sides, rows, point_rows, groups, own)
     after, kept = recipe.output_size(*sides), recipe.rows()
-    results: dict[Path, Any] = {path: _result(image, array, channels_first, [recipe], options.threads)}
+    results: dict[Path, Any] = {path: _result(image, array, channels_first, [recipe], text, options)}
     for other, value in parts.images[1:]:
         own, first = _array_of(value)
         if _sides(own, first) != sides:
             raise ParameterError("images of a sample must have one size")
-        if own.dtype != array.dtype or own.shape != array.shape and first == channels_first:
+        on_device = isinstance(own, _cuda.Images), isinstance(array, _cuda.Images)
+        if any(on_device) and (not all(on_device) or own.shape != array.shape):
+            raise UnsupportedError("further images on another device, or of another shape, are not supported")
+        if not any(on_device) and own.dtype != array.dtype or own.shape != array.shape and first == channels_first:
             raise UnsupportedError("further images of another kind are not supported: call once for each")
-        results[other] = _result(value, own, first, [recipe], options.threads)
+        results[other] = _result(value, own, first, [recipe], text, options)
     if boxes is not None:
         results[boxes[0]] = _moved(boxes[1], recipe.boxes(), after, 4)
         for other, value in parts.following:
@@ -385,14 +396,16 @@ def _moved(part: Any, rows: Sequence[Sequence[float]], canvas: tuple[int, int], 
         if not hasattr(value, "tolist"):
             made: Any = [type(value[0])(row) if len(value) else row for row in rows]
         elif kind(value) == "tensor":
-            made = sys.modules["torch"].tensor(rows, dtype=value.dtype).reshape(-1, *value.shape[1:])
+            made = (
+                sys.modules["torch"].tensor(rows, dtype=value.dtype, device=value.device).reshape(-1, *value.shape[1:])
+            )
         else:
             made = sys.modules["numpy"].asarray(rows, dtype=value.dtype).reshape(-1, *value.shape[1:])
         return type(part)(**{**vars(part), "value": made})
     import torch
 
     made = torch.tensor(rows, dtype=torch.float32).reshape(-1, *part.shape[1:]) if rows else part[:0]
-    return wrapped(_plain(made).to(part.dtype), part, canvas_size=canvas)
+    return wrapped(_plain(made).to(part.device, part.dtype), part, canvas_size=canvas)
 
 
 def _planes(mask: Any, sides: tuple[int, int], objects: int | None) -> tuple[list[bytes], bool]:
@@ -400,6 +413,8 @@ def _planes(mask: Any, sides: tuple[int, int], objects: int | None) -> tuple[lis
     import numpy
 
     like = _bare(mask)
+    if kind(like) in ("mask", "tensor") and like.device.type != "cpu":
+        raise _cuda.refuse("masks", like)
     values = numpy.asarray(_plain(like) if kind(like) in ("mask", "tensor") else like)
     if values.ndim < 2 or values.shape[-2:] != tuple(sides):
         raise ParameterError(f"a mask must have the image's size {sides} (height, width), got {values.shape[-2:]}")

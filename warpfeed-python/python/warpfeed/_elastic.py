@@ -44,8 +44,8 @@ class Displacement:
         import torch
 
         plain = points.as_subclass(torch.Tensor)
-        moved = self._moved(plain.reshape(-1, 2).long())
-        return wrapped(moved.to(plain.dtype).reshape(plain.shape), points)
+        moved = self._moved(plain.reshape(-1, 2).cpu().long())
+        return wrapped(moved.to(plain.device, plain.dtype).reshape(plain.shape), points)
 
     def boxes(self, boxes: Any) -> Any:
         """BoundingBoxes around their displaced corners. Rotated ones move with their centers."""
@@ -55,7 +55,7 @@ class Displacement:
         plain, formats = boxes.as_subclass(torch.Tensor), type(boxes.format)
         is_rotated = boxes.format.name not in ("XYXY", "XYWH", "CXCYWH")
         form = formats.CXCYWHR if is_rotated else formats.XYXY
-        rows = tv.convert_bounding_box_format(plain.reshape(-1, plain.shape[-1]), boxes.format, form).clone()
+        rows = tv.convert_bounding_box_format(plain.reshape(-1, plain.shape[-1]).cpu(), boxes.format, form).clone()
         if is_rotated:
             rows[:, :2] = self._moved(rows[:, :2].ceil().long()).to(rows.dtype)
         elif len(rows):
@@ -64,4 +64,5 @@ class Displacement:
             rows = torch.cat((moved.amin(dim=1), moved.amax(dim=1)), dim=1).to(rows.dtype)
         if len(rows):
             rows = tv.clamp_bounding_boxes(rows, form, tuple(boxes.canvas_size), boxes.clamping_mode)
-        return wrapped(tv.convert_bounding_box_format(rows, form, boxes.format).reshape(plain.shape), boxes)
+        made = tv.convert_bounding_box_format(rows, form, boxes.format)
+        return wrapped(made.reshape(plain.shape).to(plain.device), boxes)

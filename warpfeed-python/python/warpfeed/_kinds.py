@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from . import _rotated, _warpfeed
+from . import _cuda, _rotated, _warpfeed
 from ._arguments import shown
 from ._errors import ParameterError, UnsupportedError
 
@@ -171,10 +171,13 @@ def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) 
     if plain.ndim < inner:
         form = "[..., H, W]" if is_mask else "[..., C, H, W]"
         raise TypeError(f"a tensor must be {form}, got the shape {list(plain.shape)}")
-    if plain.device.type != "cpu":
-        raise UnsupportedError(f"tensors on {plain.device} are not supported: use .cpu()")
+    on_device = tensor.device.type != "cpu"
+    if on_device and is_mask:
+        raise _cuda.refuse("masks", tensor)
     if plain.requires_grad:
         raise UnsupportedError("operations have no gradient: use .detach()")
+    if on_device and plain.numel():
+        return wrapped(_cuda.Images(tensor).operation(native), tensor)
     lead, (height, width) = plain.shape[:-inner], plain.shape[-2:]
     channels = 1 if is_mask else plain.shape[-3]
     size = native.output_size(height, width) if height and width else (height, width)
@@ -182,7 +185,7 @@ def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) 
     if shape == plain.shape and plain.is_contiguous():
         made = torch.empty_like(plain)
     elif is_mask or plain.is_contiguous() or plain.stride(-3) != 1:
-        made = torch.empty(shape, dtype=plain.dtype)
+        made = torch.empty(shape, dtype=plain.dtype, device=plain.device)
     else:
         # The input's channels lie next to each other, so the result's do.
         made = torch.empty((*lead, *size, channels), dtype=plain.dtype).movedim(-1, -3)
@@ -286,7 +289,7 @@ def _boxes(boxes: Any, op: str, native: Any) -> Any:
     rows = plain.reshape(-1, 4).tolist()
     moved, after = native.boxes(rows, format.lower(), clamping, *size)
     values = torch.tensor(moved, dtype=torch.float32).reshape(plain.shape)
-    return wrapped(values.to(plain.dtype), boxes, canvas_size=after)
+    return wrapped(values.to(plain.device, plain.dtype), boxes, canvas_size=after)
 
 
 def _points(points: Any, native: Any) -> Any:
@@ -295,7 +298,7 @@ def _points(points: Any, native: Any) -> Any:
     plain = points.as_subclass(torch.Tensor)
     moved, after = native.points(plain.reshape(-1, 2).tolist(), *points.canvas_size)
     values = torch.tensor(moved, dtype=torch.float32).reshape(plain.shape)
-    return wrapped(values.to(plain.dtype), points, canvas_size=after)
+    return wrapped(values.to(plain.device, plain.dtype), points, canvas_size=after)
 
 
 def checked_fill(fill: Any, inpt: Any) -> Any:

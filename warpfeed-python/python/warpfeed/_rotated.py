@@ -17,9 +17,10 @@ def moved(boxes: Any, op: str, native: Any) -> tuple[Any, tuple[int, int]]:
     from torchvision.transforms.v2 import functional as tv
 
     plain, canvas = boxes.as_subclass(torch.Tensor), tuple(boxes.canvas_size)
-    rows = plain.reshape(-1, plain.shape[-1])
+    rows = plain.reshape(-1, plain.shape[-1]).cpu()
     if op in ("hflip", "vflip"):
-        return _mirrored(rows, boxes.format.name, canvas, op == "hflip").reshape(plain.shape), canvas
+        made = _mirrored(rows, boxes.format.name, canvas, op == "hflip")
+        return made.reshape(plain.shape).to(plain.device), canvas
     if op in ("crop", "center_crop", "pad", "clamp"):
         # Only places change, so the form stays as it is.
         (offset,), after = native.points([[0.0, 0.0]], *canvas) if op != "clamp" else ([[0.0, 0.0]], canvas)
@@ -33,7 +34,7 @@ def moved(boxes: Any, op: str, native: Any) -> tuple[Any, tuple[int, int]]:
     if len(rows):
         corners = tv.clamp_bounding_boxes(corners, form, after, boxes.clamping_mode)
     made = tv.convert_bounding_box_format(corners, form, boxes.format)
-    return made.reshape(plain.shape).to(plain.dtype), after
+    return made.reshape(plain.shape).to(plain.device, plain.dtype), after
 
 
 def _mirrored(rows: Any, format: str, canvas: tuple[int, int], along: bool) -> Any:

@@ -5,6 +5,7 @@ from typing import Any, final
 __version__: str
 __all__ = [
     "Batch",
+    "CudaTransforms",
     "Epoch",
     "Fields",
     "Group",
@@ -92,6 +93,12 @@ class Transforms:
         masks: Sequence[tuple[Sequence[bytes], bool]],
         key: tuple[int, int, int],
     ) -> Recipe: ...
+
+@final
+class CudaTransforms:
+    def __new__(cls, written: str, device: int, channels: int, floats: bool, channels_last: bool) -> CudaTransforms: ...
+    def operation(self, images: tuple[int, Sequence[int], Sequence[int], int], operation: Operation) -> Tensor: ...
+    def recipes(self, images: tuple[int, Sequence[int], Sequence[int], int], recipes: Sequence[Recipe]) -> Tensor: ...
 
 @final
 class Recipe:
