@@ -231,9 +231,7 @@ def _sides(array: Any, channels_first: bool) -> tuple[int, int]:
     return tuple(array.shape[2:4] if channels_first else array.shape[1:3])
 
 
-def _result(
-    image: Any, array: Any, channels_first: bool, recipes: Sequence[Any], text: str, options: Applied
-) -> Any:
+def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any], text: str, options: Applied) -> Any:
     """What recipes, one for each image of the array or one for all, make of an image, in its own type."""
     import numpy
 
