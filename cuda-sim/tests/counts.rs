@@ -159,7 +159,7 @@ fn all<R>(run: impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
         between: put(&vec![0_u32; (3 * SIDE * SIDE) as usize]),
         weights: put(&[1 << 22; 8]),
         kernel: KERNEL,
-        reserved: 0,
+        kernel_y: KERNEL,
     };
     let rank = MorphologySample { source: input, target: out, kernel: KERNEL, reserved: 0 };
     let (counts, sums) = (put(&[9_u32; 3 * 256]), put(&vec![0_f32; (3 * SIDE * SIDE) as usize]));
@@ -317,8 +317,8 @@ fn of_planes<R>(normals: u64, run: &impl Fn(Launched<'_>) -> R) -> Vec<(&'static
     let map = [a, b, c, d, e, f, 0.0, 0.0];
     let warp = |interpolation| PlanesWarpSample { source, target, fill, map, interpolation, is_affine: 1 };
     let between = put(&vec![0_f64; (3 * SIDE * SIDE) as usize]);
-    let weights = put(&[0.2_f64; KERNEL as usize]);
-    let blur = PlanesBlurSample { source, target, between, weights, kernel: KERNEL, reserved: 0 };
+    let weights = put(&[0.2_f64; 2 * KERNEL as usize]);
+    let blur = PlanesBlurSample { source, target, between, weights, kernel: KERNEL, kernel_y: KERNEL };
     let extreme = PlanesExtremeSample { source, target, kernel: KERNEL, largest: 1, down: 0, reserved: 0 };
     let (image, key) = (source, 5);
     let points = PlanesPointsSample { image, max: 65_535.0, form: PlanesPointsSample::INVERT, ..Default::default() };
