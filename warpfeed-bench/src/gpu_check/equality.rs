@@ -1,6 +1,6 @@
 //! Comparison of every kernel with the CPU, byte for byte.
 
-use super::pixels;
+use super::{pixels, views};
 use crate::trial::Trial;
 use serde::Serialize;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use warpfeed::{
 
 /// Sizes of the images in a batch: single pixels, single rows and columns, sides next to powers of two, one that is
 /// large enough for entry points, and sides beyond a tile.
-const SIZES: [(u32, u32); 9] = [(1, 1), (1, 7), (9, 1), (2, 3), (151, 70), (33, 65), (64, 64), (127, 31), (301, 211)];
+pub(super) const SIZES: [(u32, u32); 9] =
+    [(1, 1), (1, 7), (9, 1), (2, 3), (151, 70), (33, 65), (64, 64), (127, 31), (301, 211)];
 
 /// Number of small sizes at the start of [`SIZES`].
 const SMALL: usize = 8;
@@ -28,7 +29,7 @@ const SMALL: usize = 8;
 const MASKS: [&str; 3] = ["bytes", "words", "objects"];
 
 /// An odd size that all images of a batch end in.
-const OUTPUT: Size = Size { width: 37, height: 29 };
+pub(super) const OUTPUT: Size = Size { width: 37, height: 29 };
 
 /// A size to which some of [`SIZES`] are resized with their columns first, and others from wide pieces.
 const FLAT: Size = Size { width: 37, height: 5 };
@@ -38,7 +39,7 @@ const LONG: Size = Size { width: 21_851, height: 4 };
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Sequential, Strategy::Fused, Strategy::Composed];
 const DTYPES: [DType; 4] = [DType::U8, DType::F32, DType::F16, DType::Bf16];
-const LAYOUTS: [Layout; 2] = [Layout::Nchw, Layout::Nhwc];
+pub(super) const LAYOUTS: [Layout; 2] = [Layout::Nchw, Layout::Nhwc];
 
 /// Cases whose bytes differ.
 #[derive(Debug, Clone, Serialize)]
@@ -99,6 +100,7 @@ fn equality(
     let images = Arc::new(EncodedImages::new(images(sizes)?));
     let mut found = Equality { cases: cases.len(), different: Vec::new() };
     pixels::compare(device, &mut found, progress)?;
+    views::compare(device, &images, &mut found, progress)?;
     for case in cases {
         progress(&case.name);
         let make = |device| case.pipeline(&images, sizes, device);

@@ -20,6 +20,7 @@ mod engines;
 mod equality;
 mod inputs;
 mod pixels;
+mod views;
 
 pub use bound::{Area, StepBeside, decoding_bound, step_beside_decoding};
 pub use decoding::{DecodedBy, Decoding, decoding};
