@@ -63,9 +63,7 @@ def test_draws_and_values_are_torchvisions_for_all_types(name: str) -> None:
     own = pickle.loads(pickle.dumps(copy.deepcopy(own)))
     for seed in range(8):
         results = []
-        # PIL's RandomErasing does nothing in torchvision.
-        first = (peer, tensor) if name == "erase" else (peer, image)
-        for transform, inpt in (first, (own, image if name != "erase" else tensor), (own, tensor)):
+        for transform, inpt in ((peer, image), (own, image), (own, tensor)):
             torch.manual_seed(seed)
             results.append(numbers(torch.nn.Sequential(transform)(inpt)))
         differences = numpy.abs(results[0].astype(float) - results[1].astype(float))
@@ -93,6 +91,14 @@ def test_objects_move_as_torchvisions() -> None:
     assert torch.allclose(own["boxes"], peer["boxes"], atol=1e-3) and torch.equal(own["labels"], peer["labels"])
     assert torch.equal(own["masks"], peer["masks"]) and torch.equal(own["image"], peer["image"])
     assert own["name"] == "text" and own["boxes"].canvas_size == peer["boxes"].canvas_size
+
+
+def test_warnings_are_torchvisions() -> None:
+    boxes = tv_tensors.BoundingBoxes(torch.tensor([[5.0, 6, 30, 40]]), format="XYXY", canvas_size=(47, 61))
+    sample = (torch.from_numpy(pixels()).permute(2, 0, 1), boxes)
+    for v2 in (theirs, ours):
+        with pytest.warns(UserWarning, match="RandomErasing() is currently passing through".replace("()", r"\(\)")):
+            assert v2.RandomErasing(1.0)(sample)[1] is boxes
 
 
 def test_what_has_no_values_here_is_refused() -> None:

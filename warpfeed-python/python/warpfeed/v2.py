@@ -29,12 +29,12 @@ class _Functions:
 functional = _Functions()
 
 
-class _Applied:
+class _Applied(_v2.Transform):
     """A transform of torchvision's that calls `functional`."""
 
     def _call_kernel(self, function: Any, inpt: Any, *args: Any, **kwargs: Any) -> Any:
         if function.__module__ != _functional.__name__:
-            return super()._call_kernel(function, inpt, *args, **kwargs)  # type: ignore[misc]
+            return super()._call_kernel(function, inpt, *args, **kwargs)
         return inpt if kind(inpt) is None else function(inpt, *args, **kwargs)
 
 
@@ -49,7 +49,7 @@ def _derived(cls: type) -> type:
     }
     for name, method in methods.items():
         method.__kwdefaults__ = getattr(cls, name).__kwdefaults__
-    return type(cls.__name__, (_Applied, cls), {"__module__": __name__, "__doc__": cls.__doc__, **methods})
+    return type(cls.__name__, (cls, _Applied), {"__module__": __name__, "__doc__": cls.__doc__, **methods})
 
 
 for _name in __all__:
