@@ -175,7 +175,7 @@ impl CudaTransforms {
     /// See [`CudaTransforms`].
     ///
     /// # Errors
-    /// Those of [`Transforms::apply_batch`], and of [`run`](Self::run).
+    /// The errors of [`Transforms::apply_batch`] and [`run`](Self::run).
     pub fn apply_batch(&self, images: &CudaView, keys: &[Key]) -> Result<Tensor> {
         check_each("keys", keys.len(), images.images)?;
         self.run(&self.transforms.recipes(images.sizes(), keys)?, images)

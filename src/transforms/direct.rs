@@ -121,7 +121,7 @@ impl Target<'_> {
                 line.fill(value[0]);
             } else {
                 line[..unit].copy_from_slice(value);
-                // What is filled is copied behind itself.
+                // Each turn copies the part that is filled, and so doubles it.
                 let mut done = unit;
                 while done < line.len() {
                     let more = done.min(line.len() - done);
@@ -143,7 +143,7 @@ struct Copy<'p> {
 
 /// The places that pixels are copied from.
 enum Places<'p> {
-    /// Those of a view without steps, or with shifts alone.
+    /// The places that a view shows, which has no steps, or shifts alone.
     Seen(Cow<'p, ImageView>),
     /// The columns of an image of this size, and its rows, that the result's columns and rows show.
     Listed { columns: Vec<usize>, rows: Vec<usize>, input: Size },

@@ -333,7 +333,7 @@ fn images_that_do_not_fit_run_in_parts() {
     // Each takes 2 x 0.4 MB, and half of the limit is for a batch.
     let mut images = Images::new(1, Size::new(400, 350), 3, Order::Chw);
     let one = cpu.apply_batch(&images.on_host(), &images.keys(0), 0).unwrap();
-    // The same image, again and again.
+    // Every call takes the same image.
     (images.shape[0], images.strides[0]) = (30, 0);
     for _ in 0..2 {
         let got = gpu.with(&images, |view| cuda.apply_batch(view, &images.keys(0))).unwrap();

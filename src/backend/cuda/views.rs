@@ -67,7 +67,7 @@ struct Shared {
     module: Arc<Module>,
 }
 
-/// What is in use.
+/// The devices' streams and memory that runners use now.
 static SHARED: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 impl Shared {

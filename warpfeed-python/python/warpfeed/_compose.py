@@ -330,7 +330,9 @@ def _with_objects(parts: _Sample, text: str, key: Key | Sequence[Key], options: 
             raise ParameterError("images of a sample must have one size")
         on_device = isinstance(own, _cuda.Images), isinstance(array, _cuda.Images)
         if any(on_device) and (not all(on_device) or own.shape != array.shape):
-            raise UnsupportedError("further images on another device, or of another shape, are not supported")
+            raise UnsupportedError(
+                "further images on another device, or of another shape, are not supported: call once for each"
+            )
         if not any(on_device) and own.dtype != array.dtype or own.shape != array.shape and first == channels_first:
             raise UnsupportedError("further images of another kind are not supported: call once for each")
         results[other] = _result(value, own, first, [recipe], text, options)
