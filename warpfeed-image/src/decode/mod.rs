@@ -55,6 +55,7 @@ mod pixels;
 mod png_planes;
 mod pnm;
 mod probe;
+mod probe_parts;
 mod reason;
 mod restarts;
 mod shared_folder;
@@ -93,6 +94,8 @@ pub use jpeg::{has_end, libjpeg_has_simd};
 pub use pixels::{Input, Pixels};
 #[doc(hidden)]
 pub use pnm::written as pnm_header;
+#[doc(hidden)]
+pub use probe_parts::probe_parts;
 #[doc(hidden)]
 pub use reason::Reason;
 #[doc(hidden)]

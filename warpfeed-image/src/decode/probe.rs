@@ -137,7 +137,7 @@ pub(super) fn next_marker(bytes: &[u8], mut at: usize) -> Option<(u8, usize)> {
 }
 
 /// Reads the marker segments up to the first scan. `None` if the bytes end before it.
-fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
+pub(super) fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
     let bad = |message: &str| Some(Err(Error::decode("JPEG", message)));
     let mut found: Option<Header> = None;
     let (mut exif, mut xmp): (Option<Cow<'_, [u8]>>, _) = (None, None);
@@ -223,7 +223,7 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
 }
 
 /// Reads IHDR, then looks for chunks with an orientation, before and after the image data, as far as the bytes go.
-fn png(bytes: &[u8]) -> Option<Result<Header>> {
+pub(super) fn png(bytes: &[u8]) -> Option<Result<Header>> {
     if bytes.get(12..16)? != b"IHDR" {
         return Some(Err(Error::decode("PNG", "the first chunk is not the header")));
     }
@@ -270,7 +270,7 @@ pub(super) fn png_kind(color: u8, bits: u8) -> PixelKind {
     PixelKind { element: if bits == 16 { Element::U16 } else { Element::U8 }, channels }
 }
 
-fn pnm(bytes: &[u8]) -> Option<Result<Header>> {
+pub(super) fn pnm(bytes: &[u8]) -> Option<Result<Header>> {
     let found = pnm::header(bytes)?;
     Some(found.map(|(size, components, start)| Header {
         components,
@@ -281,7 +281,7 @@ fn pnm(bytes: &[u8]) -> Option<Result<Header>> {
 }
 
 /// Reads the size from the first chunk, which is one of three kinds, then looks for an EXIF chunk.
-fn webp(bytes: &[u8]) -> Option<Result<Header>> {
+pub(super) fn webp(bytes: &[u8]) -> Option<Result<Header>> {
     let bad = |message: &str| Some(Err(Error::decode("WebP", message)));
     let name: &[u8] = bytes.get(12..16)?;
     let (width, height, alpha) = match name {
