@@ -316,6 +316,10 @@ impl Source for ImageFolder {
         Ok(())
     }
 
+    fn image_file(&self, index: u64) -> Option<PathBuf> {
+        (index < self.len()).then(|| self.path(index))
+    }
+
     fn label(&self, index: u64) -> Option<u32> {
         (!self.classes.is_empty()).then(|| self.folder(index).label)
     }

@@ -338,6 +338,10 @@ impl Source for ListFile {
         Ok(())
     }
 
+    fn image_file(&self, index: u64) -> Option<PathBuf> {
+        (index < self.len()).then(|| self.path(index))
+    }
+
     fn label(&self, index: u64) -> Option<u32> {
         assert!(index < self.len(), "no sample {index} in the list");
         self.labels.get(index as usize).copied()

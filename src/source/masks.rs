@@ -347,6 +347,10 @@ impl Source for MaskFolder {
         Ok(())
     }
 
+    fn image_file(&self, index: u64) -> Option<PathBuf> {
+        (index < self.len()).then(|| self.path(index))
+    }
+
     /// `None`: objects have labels, and images have none.
     fn label(&self, _index: u64) -> Option<u32> {
         None

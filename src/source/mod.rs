@@ -46,6 +46,7 @@ pub(crate) mod packed;
 mod parquet;
 pub(crate) mod records;
 mod sample;
+mod sizes;
 mod spec;
 mod splits;
 pub(crate) mod stream;
@@ -78,6 +79,7 @@ pub use open::{OpenOptions, SourceFormat, open, open_splits};
 pub use parquet::ParquetFiles;
 pub use records::{RecordFormat, RecordOptions, RecordShards};
 pub use sample::{ReadRequest, Sample};
+pub use sizes::ImageSizes;
 #[cfg(feature = "cloud")]
 pub use stream::ShardCache;
 pub use stream::{
@@ -97,7 +99,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Size of the largest encoded image that is read, in bytes: 256 MiB.
@@ -186,6 +188,19 @@ pub trait Source: Send + Sync {
     /// The place of the image of sample `index`, if a file holds its bytes as they are. Default: not known.
     #[doc(hidden)]
     fn extent(&self, _index: u64) -> Option<Extent> {
+        None
+    }
+
+    /// The file that the image of sample `index` is read from, if the file holds nothing else. Default: not known.
+    #[doc(hidden)]
+    fn image_file(&self, _index: u64) -> Option<PathBuf> {
+        None
+    }
+
+    /// A number that differs if the file or object that holds the image of sample `index` differs, and that the source
+    /// knows without reading it. Default: not known.
+    #[doc(hidden)]
+    fn image_version(&self, _index: u64) -> Option<u64> {
         None
     }
 
@@ -310,6 +325,12 @@ macro_rules! as_in {
         }
         fn extent(&$self, index: u64) -> Option<$crate::source::Extent> {
             $of.extent(index)
+        }
+        fn image_file(&$self, index: u64) -> Option<std::path::PathBuf> {
+            $of.image_file(index)
+        }
+        fn image_version(&$self, index: u64) -> Option<u64> {
+            $of.image_version(index)
         }
     };
     (@ahead_bytes $self:ident, $of:expr) => {

@@ -33,7 +33,7 @@ const MODULES: &[(&str, &str)] = &[
     // Samples, and the order that they come in.
     ("order", "device error os rng"),
     ("store", "address error os"),
-    ("source", "address error fields hex interpolation order os output rng store targets"),
+    ("source", "address error fields hex interpolation ops order os output rng store targets"),
     ("sampler", "error order rng source"),
     // Where batches are made.
     ("tensor", "cuda device error fields mix os output targets"),

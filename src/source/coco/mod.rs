@@ -324,6 +324,10 @@ impl Source for CocoFiles {
         Ok(())
     }
 
+    fn image_file(&self, index: u64) -> Option<PathBuf> {
+        self.image_path(self.image(index).ok()?).ok()
+    }
+
     /// `None`: objects have labels, and images have none.
     fn label(&self, _index: u64) -> Option<u32> {
         None

@@ -410,6 +410,10 @@ impl Source for PanopticFiles {
         Ok(())
     }
 
+    fn image_file(&self, index: u64) -> Option<PathBuf> {
+        inside(&self.folder, &self.images.get(usize::try_from(index).ok()?)?.name)
+    }
+
     /// `None`: objects have labels, and images have none.
     fn label(&self, _index: u64) -> Option<u32> {
         None

@@ -6,6 +6,7 @@ use crate::raster::Size;
 use crate::source::{Extent, ReadRequest, Sample, Source, most_frequent, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Several sources, one after the other.
@@ -98,6 +99,16 @@ impl Source for Concat {
     fn extent(&self, index: u64) -> Option<Extent> {
         let (source, of) = self.find(index)?;
         source.extent(of)
+    }
+
+    fn image_file(&self, index: u64) -> Option<PathBuf> {
+        let (source, of) = self.find(index)?;
+        source.image_file(of)
+    }
+
+    fn image_version(&self, index: u64) -> Option<u64> {
+        let (source, of) = self.find(index)?;
+        source.image_version(of)
     }
 
     fn ahead_bytes(&self) -> u64 {

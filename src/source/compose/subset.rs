@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::source::{Extent, ReadRequest, Sample, Source, as_in, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Some samples of a source. Each takes 4 bytes (8 if the source has 2^32 samples or more).
@@ -78,6 +79,14 @@ impl Source for Subset {
 
     fn extent(&self, index: u64) -> Option<Extent> {
         self.source.extent(self.get(index)?)
+    }
+
+    fn image_file(&self, index: u64) -> Option<PathBuf> {
+        self.source.image_file(self.get(index)?)
+    }
+
+    fn image_version(&self, index: u64) -> Option<u64> {
+        self.source.image_version(self.get(index)?)
     }
 
     fn label(&self, index: u64) -> Option<u32> {

@@ -390,6 +390,11 @@ impl Source for Shards {
         Some(Extent { file, offset: record.offset, len_bytes: record.len_bytes().into() })
     }
 
+    fn image_version(&self, index: u64) -> Option<u64> {
+        let record = self.records.get(usize::try_from(index).ok()?)?;
+        Some(self.shard(index).version_at(record.offset))
+    }
+
     fn ahead_bytes(&self) -> u64 {
         if self.shards.iter().any(Shard::is_remote) { AHEAD_BYTES } else { 0 }
     }

@@ -4,6 +4,8 @@ use crate::error::{Error, Result};
 use crate::os::file::{Identity, Keeper, Share, open_with_metadata};
 use crate::source::ListedFile;
 use crate::source::window::{ReadAt, read_exact_at};
+#[cfg(feature = "cloud")]
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -18,6 +20,8 @@ pub(in crate::source) struct Shard {
     pub(super) len_bytes: u64,
     /// Distinguishes contents of the same name and length. For a file: a hash of what [`Identity`] has.
     pub(super) version: u64,
+    /// A hash of the address; 0 for a file, whose version is enough.
+    name_hash: u64,
     /// `None` for a remote shard.
     pub(super) file: Option<Arc<ListedFile>>,
     /// Index of the shard's first sample in the source.
@@ -46,6 +50,7 @@ impl Shard {
             name: path.to_owned(),
             len_bytes: metadata.len(),
             version: file.identity().version(),
+            name_hash: 0,
             file: Some(Arc::new(file)),
             first: 0,
             starts: Mutex::default(),
@@ -56,10 +61,12 @@ impl Shard {
     /// Describes a remote shard at `address`.
     #[cfg(feature = "cloud")]
     pub fn remote(address: &str, len_bytes: u64, version: u64, bytes: Box<dyn ReadAt>) -> Self {
+        let hash = Sha256::digest(address);
         Self {
             name: address.into(),
             len_bytes,
             version,
+            name_hash: hash.first_chunk().map_or(0, |start| u64::from_le_bytes(*start)),
             file: None,
             first: 0,
             starts: Mutex::default(),
@@ -84,6 +91,13 @@ impl Shard {
 
     pub(super) fn is_remote(&self) -> bool {
         matches!(self.content, Content::Remote(_))
+    }
+
+    /// Distinguishes the content at an offset from that of other shards and of other versions of this one.
+    pub(super) fn version_at(&self, offset: u64) -> u64 {
+        // Multiplied by an odd number, offsets stay different. Remote shards may have the same version.
+        let at = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.version.wrapping_add(self.name_hash).wrapping_add(at)
     }
 
     /// Opens the shard. A file stays open afterwards, in `kept`.

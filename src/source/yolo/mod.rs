@@ -483,6 +483,10 @@ impl Source for YoloFolder {
         Ok(())
     }
 
+    fn image_file(&self, index: u64) -> Option<PathBuf> {
+        (index < self.len()).then(|| self.path(index))
+    }
+
     fn name(&self, index: u64) -> Cow<'_, str> {
         self.path(index).to_string_lossy().into_owned().into()
     }

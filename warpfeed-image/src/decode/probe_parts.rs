@@ -159,7 +159,9 @@ impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Parts<'_, R> {
         const TEXTS: u8 = 8 | 4;
         /// Length of the header, the first chunk included.
         const FIRST_BYTES: usize = 30;
-        if self.start.get(12..20) != Some(b"VP8X\x0a\0\0\0") || self.start.get(20).is_none_or(|flags| flags & TEXTS == 0) {
+        if self.start.get(12..20) != Some(b"VP8X\x0a\0\0\0")
+            || self.start.get(20).is_none_or(|flags| flags & TEXTS == 0)
+        {
             // Without the first bytes of a chunk of 10 bytes, the file is damaged.
             let is_odd = self.start.get(12..16) == Some(b"VP8X") && self.start.get(16..20) != Some(b"\x0a\0\0\0");
             return Ok(if is_odd { None } else { webp(self.start).and_then(Result::ok) });
@@ -214,7 +216,8 @@ mod tests {
     }
 
     fn png_chunk(name: &[u8], data: &[u8]) -> Vec<u8> {
-        [&(data.len() as u32).to_be_bytes()[..], name, data, &crc32fast::hash(&[name, data].concat()).to_be_bytes()].concat()
+        [&(data.len() as u32).to_be_bytes()[..], name, data, &crc32fast::hash(&[name, data].concat()).to_be_bytes()]
+            .concat()
     }
 
     fn riff(name: &[u8], data: &[u8]) -> Vec<u8> {
@@ -249,7 +252,8 @@ mod tests {
             files.push(("PNG, eXIf after", after, orientation));
             let beyond = [&png[..], &own].concat();
             files.push(("PNG, eXIf beyond the end", beyond, 1));
-            let text = [&b"XML:com.adobe.xmp\0\0\0\0\0<x tiff:Orientation=\""[..], &[b'0' + orientation, b'"']].concat();
+            let text =
+                [&b"XML:com.adobe.xmp\0\0\0\0\0<x tiff:Orientation=\""[..], &[b'0' + orientation, b'"']].concat();
             let xmp = [&png[..at], &data, &png[at..end], &png_chunk(b"iTXt", &text), &png[end..]].concat();
             files.push(("PNG, XMP after", xmp, orientation));
 
@@ -286,7 +290,8 @@ mod tests {
 
     #[test]
     fn a_truncated_file_has_the_header_of_its_bytes_or_none() {
-        for (name, bytes, orientation) in files().into_iter().filter(|(_, _, orientation)| [1, 6].contains(orientation)) {
+        for (name, bytes, orientation) in files().into_iter().filter(|(_, _, orientation)| [1, 6].contains(orientation))
+        {
             let step = if bytes.len() > 20_000 { 997 } else { 7 };
             let lengths = (0..bytes.len().min(200)).chain((200..bytes.len()).step_by(step));
             for len in lengths.chain(bytes.len().saturating_sub(60)..bytes.len()) {
