@@ -235,7 +235,7 @@ fn only_changed_files_are_read_again() {
     let time = fs::metadata(&changed).unwrap().modified().unwrap();
     let other = jpeg(Size::new(9, 5), 1);
     let len = fs::metadata(&changed).unwrap().len() as usize;
-    fs::write(&changed, &[&other[..], &vec![0; len.saturating_sub(other.len())]].concat()).unwrap();
+    fs::write(&changed, [&other[..], &vec![0; len.saturating_sub(other.len())]].concat()).unwrap();
     fs::File::options().write(true).open(&changed).unwrap().set_modified(time).unwrap();
     assert_eq!(scan(&source), 1);
     assert_eq!(scan(&source), 0);
