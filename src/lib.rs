@@ -127,6 +127,7 @@ mod preprocess;
 mod preset;
 mod rng;
 mod sampler;
+mod shapes;
 pub mod source;
 #[cfg(feature = "cloud")]
 mod store;
@@ -149,15 +150,16 @@ pub use ops::orientation::Orientation;
 pub use order::{EqualBatches, Order, Partition, Rank, ShardedOrder};
 pub use pipeline::{
     BadLimit, BadSample, Batch, BatchImages, Bottleneck, CacheUsage, EntryPoints, Epoch, EpochState, ImageCache,
-    LastBatch, LogOptions, LogSummary, MemoryBound, OnError, PaddedImages, PaddedPipeline, Pipeline, PipelineBuilder,
-    PipelineGroup, RaggedPipeline, Receipt, Replay, RunLog, Setting, SettingEffect, Stage, Stats, View, five_crop,
-    ten_crop, view,
+    ImageCrop, LastBatch, LogOptions, LogSummary, MemoryBound, OnError, PaddedImages, PaddedPipeline, Pipeline,
+    PipelineBuilder, PipelineGroup, RaggedPipeline, Receipt, Replay, RunLog, Setting, SettingEffect, Stage, Stats,
+    View, five_crop, ten_crop, view,
 };
 pub use pixels::Pixels;
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};
 pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use sampler::{EpochOrder, Sampler};
+pub use shapes::{BucketSummary, Buckets, Nearest};
 pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec, TargetType};
 pub use tensor::{
     BatchMemory, DType, DeviceOf, Element, FieldTensor, FieldValues, Layout, MemoryBlock, TargetBytes, TargetElement,

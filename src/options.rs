@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::raster::Size;
+use std::path::PathBuf;
 
 /// Declares a struct of options, and a method with the name and the documentation of each field that sets it.
 macro_rules! options {
@@ -137,6 +138,12 @@ impl<T: TextValue> TextValue for Option<T> {
 
     fn read(text: &str) -> Result<Self, String> {
         T::read(text).map(Some)
+    }
+}
+
+impl TextValue for PathBuf {
+    fn read(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err("a path".to_owned()) } else { Ok(text.into()) }
     }
 }
 

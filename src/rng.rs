@@ -55,6 +55,8 @@ pub enum Domain {
     Streams,
     /// The choice of a log's batches that are reproduced.
     Replay,
+    /// The order of the units of an epoch that is batched by shape.
+    Units,
 }
 
 impl Domain {
@@ -72,6 +74,7 @@ impl Domain {
             Self::Mix => b"mix\0\0\0\0\0",
             Self::Streams => b"streams\0",
             Self::Replay => b"replay\0\0",
+            Self::Units => b"units\0\0\0",
         }
     }
 }

@@ -105,7 +105,7 @@ impl Engine {
     /// Makes a tensor of images.
     pub(crate) fn run(&self, images: &[Input<'_>]) -> Result<Tensor, Failure> {
         let backend = &self.backend;
-        let mut batch = backend.begin(images.len())?;
+        let mut batch = backend.begin(images.len(), None)?;
         let made = self.fill(&batch, images).and_then(|mut worker| {
             let settled = backend.settle(&mut worker, &mut batch);
             backend.give_worker(worker);

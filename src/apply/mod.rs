@@ -116,7 +116,7 @@ fn run<T>(
     let run = RunOptions { prefetch: 0, threads: 1, values: planner.values, ..options.run_options(1) };
     let ends = values.unwrap_or(PixelValues::RGB8);
     let elements = options.elements().of_pixels(&ends, epilogue.normalize, values.is_some())?;
-    let output = OutputForm { size: Some(size), padded_to: None, times: 1, elements };
+    let output = OutputForm { size: Some(size), largest: None, padded_to: None, times: 1, elements };
     let engine = Engine::open(options.device, run, recipe, output, epilogue.normalize)?;
     let tensor = engine.run(&[image]).map_err(|failure| failure.error)?.into_host()?;
     Ok((tensor, also))

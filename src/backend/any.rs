@@ -7,6 +7,7 @@ use super::{Backend, Decoded, End, Executor, Finished, Given, PlannedSample, Ran
 use crate::backend::cuda::direct::ImageInFile;
 use crate::backend::cuda::jpeg::CachedImage;
 use crate::error::{Error, Result};
+use crate::raster::Size;
 use crate::source::Reader;
 use std::sync::Arc;
 
@@ -130,10 +131,10 @@ impl AnyBackend {
     }
 
     /// See [`Backend::begin`].
-    pub(crate) fn begin(&self, samples: usize) -> Result<AnyBatch> {
+    pub(crate) fn begin(&self, samples: usize, size: Option<Size>) -> Result<AnyBatch> {
         match &self.kind {
-            Kind::Cpu(cpu) => cpu.begin(samples).map(AnyBatch::Cpu),
-            Kind::Cuda(gpu) => gpu.begin(samples).map(|batch| AnyBatch::Cuda(Box::new(batch))),
+            Kind::Cpu(cpu) => cpu.begin(samples, size).map(AnyBatch::Cpu),
+            Kind::Cuda(gpu) => gpu.begin(samples, size).map(|batch| AnyBatch::Cuda(Box::new(batch))),
         }
     }
 

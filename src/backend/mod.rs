@@ -24,13 +24,14 @@ pub(crate) use cuda::{ImagesOnDevice, ViewRunner};
 pub(crate) use exchange::{End, Finished, MasksOfView, PlannedMask, PlannedSample, Ran, Settled};
 pub(crate) use held::{Given, HeldImage};
 pub(crate) use open::{Open, open};
-pub(crate) use options::{CallersMemory, MAX_BATCH_BYTES, OutputForm, PixelForm, RunOptions, Strides};
+pub(crate) use options::{CallersMemory, Largest, MAX_BATCH_BYTES, OutputForm, PixelForm, RunOptions, Strides};
 pub use twice::Twice;
 pub(crate) use twice::open_twice;
 pub use work_stats::Decoded;
 pub(crate) use work_stats::{WorkStats, counts};
 
 use crate::error::Result;
+use crate::raster::Size;
 
 /// Runs plans and makes batches. Each thread has a host executor and a worker of the back end.
 pub(crate) trait Backend: Send + Sync {
@@ -57,8 +58,8 @@ pub(crate) trait Backend: Send + Sync {
     /// Keeps a buffer for another sample.
     fn give_buffer(&self, host: &mut Executor, buffer: Vec<u8>);
 
-    /// Begins a batch of up to `samples` samples.
-    fn begin(&self, samples: usize) -> Result<Self::Batch>;
+    /// Begins a batch of up to `samples` samples. `size`: that of its images, if batches have sizes of their own.
+    fn begin(&self, samples: usize, size: Option<Size>) -> Result<Self::Batch>;
 
     /// Decodes a sample once, runs its plans into its place in the batch, and moves its masks. Earlier contents of the
     /// place are replaced.

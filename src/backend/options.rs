@@ -93,9 +93,19 @@ impl RunOptions {
         DecodeOptions { accept_truncated: self.accept_truncated, entry_points: self.entry_points.as_deref() }
     }
 
-    /// Whether images have sizes of their own.
+    /// Whether the images of a batch have sizes of their own.
     pub(crate) fn is_ragged(&self) -> bool {
-        self.outputs.iter().any(|output| output.size.is_none())
+        self.outputs.iter().any(|output| output.size.is_none() && output.largest.is_none())
+    }
+
+    /// Whether each batch has a size of its own.
+    pub(crate) fn is_shaped(&self) -> bool {
+        self.outputs.iter().any(|output| output.largest.is_some())
+    }
+
+    /// Largest number of images in a batch.
+    pub(crate) fn most_images(&self) -> usize {
+        self.batch_size.max(self.batch_images)
     }
 
     /// Whether images with sizes of their own are padded to one tensor. Otherwise each is a tensor by itself.
@@ -111,25 +121,35 @@ impl RunOptions {
     /// Largest size in bytes of one sample in a batch: its images, each of at most `max_px` pixels, and its target.
     pub(crate) fn sample_bytes(&self, max_px: u64) -> u64 {
         let bytes = |output: &OutputForm| {
-            let area_px = output.size.map_or(max_px, Size::area_px);
-            area_px.saturating_mul((output.times * output.elements.pixel_bytes()) as u64)
+            output.most_px(max_px).saturating_mul((output.times * output.elements.pixel_bytes()) as u64)
         };
         self.outputs.iter().map(bytes).fold(self.target_bytes, u64::saturating_add)
     }
 
+    /// Largest size in bytes of a batch's images and targets, with images of at most `max_px` pixels.
+    pub(crate) fn batch_bytes(&self, max_px: u64) -> u64 {
+        let images = self.batch_images as u64;
+        if self.is_shaped() {
+            let outputs: u64 = self.outputs.iter().map(|output| output.len_bytes(self.batch_images) as u64).sum();
+            return outputs.saturating_add(images.saturating_mul(self.target_bytes));
+        }
+        images.saturating_mul(self.sample_bytes(max_px))
+    }
+
     /// Largest number of pixels of the images that a batch has of a sample, each of at most `max_px`.
     pub(crate) fn pixels_of_a_sample(&self, max_px: u64) -> u64 {
-        let pixels =
-            |output: &OutputForm| output.size.map_or(max_px, Size::area_px).saturating_mul(output.times as u64);
+        let pixels = |output: &OutputForm| output.most_px(max_px).saturating_mul(output.times as u64);
         self.outputs.iter().map(pixels).fold(0, u64::saturating_add)
     }
 
-    /// Checks the sizes in which a sample's images end, which a source may have promised.
+    /// Checks the sizes in which a sample's images end, which a source may have promised. `of_batch`: the size of its
+    /// batch's images, if batches have sizes of their own.
     ///
     /// # Errors
     /// [`Error::Unfit`] for another size than the batch's.
-    pub(crate) fn check_sizes(&self, plans: &[Plan<'_>]) -> Result<()> {
-        let sizes = self.outputs.iter().flat_map(|output| std::iter::repeat_n(output.size, output.times));
+    pub(crate) fn check_sizes(&self, plans: &[Plan<'_>], of_batch: Option<Size>) -> Result<()> {
+        let size = |output: &OutputForm| std::iter::repeat_n(of_batch.or(output.size), output.times);
+        let sizes = self.outputs.iter().flat_map(size);
         match plans.iter().zip(sizes).find(|(plan, size)| size.is_some_and(|size| size != plan.size)) {
             None => Ok(()),
             Some((Plan { size, .. }, wanted)) => {
@@ -156,7 +176,7 @@ impl RunOptions {
 
     /// The same of images. `None` if all batches have the same size, so that their number is the bound.
     pub(crate) fn spare_bytes(&self) -> Option<u64> {
-        self.is_ragged().then(|| self.most_spare_bytes())
+        (self.is_ragged() || self.is_shaped()).then(|| self.most_spare_bytes())
     }
 
     /// Largest number of unused bytes that all pools of a pipeline keep for later batches.
@@ -164,7 +184,8 @@ impl RunOptions {
         let views = self.outputs.len() as u64;
         // Images have a pool for each view; on the CPU, those that are padded have one more; masks have one on a
         // device, and values that are copied to the images' device have one for each view.
-        let images = views * u64::from(self.is_ragged()) + u64::from(self.is_padded() && !on_device);
+        let images =
+            views * u64::from(self.is_ragged() || self.is_shaped()) + u64::from(self.is_padded() && !on_device);
         let masks = u64::from(on_device && self.fields > 0);
         let values = if on_device { views * crate::cuda::VALUES_BYTES } else { 0 };
         self.most_spare_bytes().saturating_mul(images + masks).saturating_add(values)
@@ -196,8 +217,10 @@ impl fmt::Debug for CallersMemory {
 /// The form of an output, which has one or more images of each sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutputForm {
-    /// Size of the images. `None` if each has a size of its own.
+    /// Size of the images. `None` if each image, or each batch, has a size of its own.
     pub(crate) size: Option<Size>,
+    /// The largest batches, if each batch has a size of its own, in one tensor.
+    pub(crate) largest: Option<Largest>,
     /// The number that divides the sides of the tensor in which images with sizes of their own are padded. `None` if
     /// none are.
     pub(crate) padded_to: Option<u32>,
@@ -207,9 +230,9 @@ pub(crate) struct OutputForm {
 }
 
 impl OutputForm {
-    /// Size of every image. 0 x 0 if each has a size of its own.
+    /// Size of every image, or the largest of batches. 0 x 0 if each image has a size of its own.
     pub(crate) fn one_size(&self) -> Size {
-        self.size.unwrap_or(Size::new(0, 0))
+        self.size.or(self.largest.map(|largest| largest.size)).unwrap_or(Size::new(0, 0))
     }
 
     /// The smallest size that images of these sizes fit in, with sides that `padded_to` divides.
@@ -230,10 +253,30 @@ impl OutputForm {
         Ok(size)
     }
 
-    /// Bytes of the images of `samples` samples. 0 if images have sizes of their own: their memory is taken one by one.
+    /// Bytes of the images of `samples` samples, of the largest if batches have sizes of their own. 0 if images have
+    /// sizes of their own: their memory is taken one by one.
     pub(crate) fn len_bytes(&self, samples: usize) -> usize {
-        self.size.map_or(0, |size| samples * self.times * self.elements.image_bytes(size))
+        let pixels = match (self.size, self.largest) {
+            (Some(size), _) => samples as u64 * size.area_px(),
+            (None, Some(largest)) => (samples as u64 * largest.size.area_px()).min(largest.batch_px),
+            (None, None) => 0,
+        };
+        pixels as usize * self.times * self.elements.pixel_bytes()
     }
+
+    /// Largest number of pixels of an image, which has at most `max_px`.
+    fn most_px(&self, max_px: u64) -> u64 {
+        self.size.or(self.largest.map(|largest| largest.size)).map_or(max_px, Size::area_px)
+    }
+}
+
+/// The largest of the batches that have sizes of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Largest {
+    /// The size of the largest images.
+    pub(crate) size: Size,
+    /// The most pixels of a batch, with one image of each sample.
+    pub(crate) batch_px: u64,
 }
 
 /// The form of the elements of an output's tensors.

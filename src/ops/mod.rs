@@ -72,6 +72,7 @@ mod auto_augment;
 mod autocontrast;
 pub(crate) mod blend;
 pub(crate) mod brightness;
+mod bucket_crop;
 mod by_epoch;
 pub(crate) mod byte_table;
 mod catalog;
@@ -637,6 +638,11 @@ impl Op {
         self.operation().primitive(input)
     }
 
+    /// The operation's effect on points of an image of size `input`.
+    pub(crate) fn motion(&self, input: Size) -> Result<Motion> {
+        self.operation().motion(input)
+    }
+
     /// Moves the boxes and keypoints of an image of size `input` as the operation moves pixels, and drops and adds the
     /// objects that it drops and adds. Returns the size of the result.
     pub(crate) fn move_points(&self, fields: &mut Fields, input: Size) -> Result<Size> {
@@ -652,7 +658,7 @@ impl Op {
     ) -> Result<Size> {
         let output = self.output_size(input)?;
         if fields.has_points() || self.operation().changes_rows() {
-            self.operation().motion(input)?.apply(fields, input, output, dropped)?;
+            self.motion(input)?.apply(fields, input, output, dropped)?;
         }
         Ok(output)
     }

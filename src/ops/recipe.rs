@@ -3,7 +3,7 @@
 use super::named;
 use super::part::{Loaded, Part, Partner, Partners, needs_a_pipeline};
 use super::placed_mask::PlacedMask;
-use super::transform::{SampleInfo, Transform};
+use super::transform::{BatchShape, SampleInfo, Transform};
 use super::{Op, Sanitize};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
@@ -156,6 +156,11 @@ impl<'a> RecipeBuilder<'a> {
         self.sample.size
     }
 
+    /// The shape of the sample's batch, if batches have shapes of their own.
+    pub(super) fn batch_shape(&self) -> Option<BatchShape<'a>> {
+        self.sample.batch_shape()
+    }
+
     /// The number of the epoch.
     pub(super) fn epoch(&self) -> u64 {
         self.sample.epoch
@@ -208,6 +213,7 @@ impl<'a> RecipeBuilder<'a> {
     pub(super) fn partner(&self, name: &'static str, sample: u64, rng: &mut SampleRng) -> Result<PartBuilder> {
         let Partner { opened, size, annotation } = self.partners(name)?.partner(sample)?;
         let info = SampleInfo::new(Pick { index: sample, repetition: 0 }, size, &annotation).in_epoch(self.epoch());
+        let info = info.in_batch(self.batch_shape());
         let (sees_fields, before) = (self.moved.is_some(), &self.transforms[..self.place]);
         let mut recipe = RecipeBuilder::new(rng, info, sees_fields, before, self.by_name, self.partners);
         recipe.draw(&opened)?;

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::raster::Size;
 use crate::rng::{Pick, SampleRng};
+use crate::shapes::Buckets;
 use crate::targets::{Annotation, Target};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -100,8 +101,27 @@ pub struct SampleInfo<'a> {
     /// The sample's fields at this place among the transforms, without masks and auxiliary images; `None` if the
     /// pipeline has none ([`PipelineBuilder::fields`](crate::PipelineBuilder::fields)).
     pub fields: Option<&'a Fields>,
+    /// Size of the images of the sample's batch, where batches have sizes of their own
+    /// ([`PipelineBuilder::buckets`](crate::PipelineBuilder::buckets)); `None` where all have one.
+    pub bucket: Option<Size>,
+    /// The rule by which images cover the bucket.
+    buckets: Option<&'a Buckets>,
     /// Masks before they are moved.
     unmoved: Unmoved<'a>,
+}
+
+/// The shape of a sample's batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchShape<'a> {
+    pub(crate) size: Size,
+    pub(crate) buckets: &'a Buckets,
+}
+
+impl BatchShape<'_> {
+    /// The size to which an image is resized before it is cropped.
+    pub(crate) fn covering(&self, size: Size) -> Size {
+        self.buckets.covering(size, self.size)
+    }
 }
 
 /// The fields of a sample as it is stored, and the operations drawn for it so far.
@@ -120,7 +140,18 @@ impl<'a> SampleInfo<'a> {
     ) -> Self {
         let (target, fields) = (target.as_ref(), fields.as_deref());
         let unmoved = Unmoved { fields, ops: &[], stored: size };
-        Self { index, repetition, epoch: 0, size, label: *label, target, fields, unmoved }
+        let (bucket, buckets) = (None, None);
+        Self { index, repetition, epoch: 0, size, label: *label, target, fields, bucket, buckets, unmoved }
+    }
+
+    /// The sample in a batch of this shape.
+    pub(crate) fn in_batch(self, shape: Option<BatchShape<'a>>) -> Self {
+        Self { bucket: shape.map(|shape| shape.size), buckets: shape.map(|shape| shape.buckets), ..self }
+    }
+
+    /// The shape of the sample's batch.
+    pub(crate) fn batch_shape(&self) -> Option<BatchShape<'a>> {
+        self.bucket.zip(self.buckets).map(|(size, buckets)| BatchShape { size, buckets })
     }
 
     /// The masks and auxiliary images of the sample at this place among the transforms, under their names; none if the
@@ -322,6 +353,8 @@ transforms! {
     "random_affine" affine::RandomAffine = RandomAffine::new(-5.0..=5.0),
     /// Pads every side, then cuts out a rectangle at a random place.
     "random_crop" crop::RandomCrop = RandomCrop::new(224),
+    /// Resizes to cover the batch's bucket, and cuts it out.
+    "bucket_crop" bucket_crop::BucketCrop = BucketCrop::new(),
     /// Cuts out a corner.
     "corner_crop" corner_crop::CornerCrop = CornerCrop::new(Corner::UpperLeft, 224),
     /// Cuts out a rectangle of random area and aspect, then resizes it.

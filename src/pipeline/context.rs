@@ -1,12 +1,14 @@
 //! The data of one epoch that workers and consumer need.
 
+use super::batches::{Batches, ShapedBatch};
+use super::bucketed::Bucketed;
 use super::policy::BadSamples;
 use super::setup::Setup;
 use super::state::Changes;
 use super::stats::Counters;
 use crate::backend::HeldImage;
 use crate::error::{Error, Result};
-use crate::order::{Order, Segment, ShardedOrder, segments_of};
+use crate::order::{Order, Remaining, Segment, segments_of};
 use crate::rng::Pick;
 use crate::sampler::Picks;
 use crate::source::stream::Place;
@@ -36,22 +38,69 @@ pub(super) struct Context {
     pub(super) epoch: u64,
     /// Changes of the number of ranks, with what they delivered of this epoch and of later ones.
     pub(super) changes: Arc<Changes>,
-    order: Order,
-    /// The sampler's samples by position; `None` if the order's numbers are the samples.
-    picks: Option<Picks>,
-    /// The samples by position, if they are given.
-    given: Option<Vec<Pick>>,
+    samples: Samples,
     /// The error if no order could be made.
     pub(super) refused: Option<Error>,
     /// The first position of the order that this epoch delivers. Positions in all other fields and methods count from
     /// here.
     pub(super) first: u64,
-    /// Number of positions that are delivered: fewer than the order has if the last batch is dropped.
-    pub(super) positions: u64,
-    /// Number of padding positions among them, at the end.
-    pub(super) padding: u64,
+    /// The batches that are delivered. Their positions are fewer than the order has if the last batch is dropped.
+    pub(super) batches: Batches,
+    /// Number of batches of the order before these.
+    batches_before: u64,
     pub(super) counters: Counters,
     pub(super) bad: BadSamples,
+}
+
+/// The samples of an epoch by position.
+enum Samples {
+    /// The order's numbers are the samples.
+    Order(Order),
+    /// The sampler's, or those in units.
+    Picks(Picks),
+    /// They are given from the epoch's first position on.
+    Given(Vec<Pick>),
+}
+
+/// The positions of an epoch.
+struct Positions {
+    samples: Samples,
+    batches: Batches,
+    batches_before: u64,
+}
+
+impl Positions {
+    /// Those of one batch, of these samples.
+    fn given(setup: &Setup, picks: Vec<Pick>, padding: u64) -> Self {
+        let (end, batch_size) = (picks.len() as u64, setup.options.batch_size);
+        let size = |bucketed: &Arc<Bucketed>| bucketed.size_of(picks.first()?.index);
+        let batches = match setup.bucketed.as_ref().and_then(size) {
+            Some(size) => Batches::shaped(vec![ShapedBatch { end, size, padding }]),
+            None => Batches::equal(batch_size, end, padding),
+        };
+        Self { samples: Samples::Given(picks), batches, batches_before: 0 }
+    }
+
+    /// Those of the rest of an epoch from position `first` on.
+    ///
+    /// # Errors
+    /// The errors of the order and of the sampler.
+    fn new(setup: &Setup, epoch: u64, rest: Remaining, first: u64) -> Result<Self> {
+        if let Some(bucketed) = &setup.bucketed {
+            let (picks, batches, batches_before) = bucketed.epoch(setup, epoch, &rest, first)?;
+            return Ok(Self { samples: Samples::Picks(picks), batches, batches_before });
+        }
+        let positions = setup.positions(&rest, first);
+        let order = setup.sampler.order_of(epoch, rest)?;
+        let padding = (first + positions).saturating_sub(order.len() - order.padding());
+        let batches = Batches::equal(setup.options.batch_size, positions, padding);
+        let samples = match &setup.chosen {
+            Some(chosen) => Samples::Picks(chosen.picks(setup.recipes.seed, setup.shuffle, epoch, &order)?),
+            None => Samples::Order(order),
+        };
+        let batches_before = first / setup.options.batch_size as u64;
+        Ok(Self { samples, batches, batches_before })
+    }
 }
 
 impl Context {
@@ -64,43 +113,21 @@ impl Context {
         (first, place): (u64, Place),
         given: Option<FixedPicks>,
     ) -> Self {
-        let rest = setup.rest(segments_of(&changes.segments, epoch), setup.sampler.own_partition().world_size());
-        let all = setup.positions(&rest, first);
-        // An unused order is not made.
-        let none = || ShardedOrder::sequential(0).epoch(epoch);
-        let order = if given.is_some() { Ok(none()) } else { setup.sampler.order_of(epoch, rest) };
-        let (order, no_order) = order.map_or_else(|error| (none(), Some(error)), |order| (order, None));
-        let (seed, shuffle) = (setup.recipes.seed, setup.shuffle);
-        let chosen = setup.chosen.as_ref().filter(|_| given.is_none() && no_order.is_none());
-        let picks = chosen.map(|chosen| chosen.picks(seed, shuffle, epoch, &order)).transpose();
-        let (picks, refused) = picks.map_or_else(|error| (None, Some(error)), |picks| (picks, no_order));
-        let (positions, padding) = match &given {
-            Some(given) => (given.picks.len() as u64, given.padding),
+        let ranks = setup.sampler.own_partition().world_size();
+        let made = match given {
+            Some(FixedPicks { picks, padding }) => Ok(Positions::given(&setup, picks, padding)),
             None => {
-                let positions = if refused.is_none() { all } else { 0 };
-                (positions, (first + positions).saturating_sub(order.len() - order.padding()))
+                let rest = setup.rest(epoch, segments_of(&changes.segments, epoch), ranks);
+                Positions::new(&setup, epoch, rest, first)
             }
         };
-        let given = given.map(|given| given.picks);
+        let (positions, refused) =
+            made.map_or_else(|error| (Positions::given(&setup, Vec::new(), 0), Some(error)), |made| (made, None));
+        let Positions { samples, batches, batches_before } = positions;
         let stopped = Arc::default();
         let reader = setup.reader(epoch, first, place, &stopped);
         let (counters, bad) = (Counters::default(), BadSamples::default());
-        Self {
-            setup,
-            reader,
-            stopped,
-            epoch,
-            changes,
-            order,
-            picks,
-            given,
-            refused,
-            first,
-            positions,
-            padding,
-            counters,
-            bad,
-        }
+        Self { setup, reader, stopped, epoch, changes, samples, refused, first, batches, batches_before, counters, bad }
     }
 
     /// Segments of this epoch.
@@ -110,13 +137,10 @@ impl Context {
 
     /// The sample at a position.
     pub(super) fn pick(&self, position: u64) -> Option<Pick> {
-        if let Some(given) = &self.given {
-            return given.get(usize::try_from(position).ok()?).copied();
-        }
-        let position = self.first + position;
-        match &self.picks {
-            Some(picks) => picks.get(position),
-            None => self.order.get(position).map(|index| Pick { index, repetition: 0 }),
+        match &self.samples {
+            Samples::Given(given) => given.get(usize::try_from(position).ok()?).copied(),
+            Samples::Picks(picks) => picks.get(self.first + position),
+            Samples::Order(order) => order.get(self.first + position).map(|index| Pick { index, repetition: 0 }),
         }
     }
 
@@ -134,7 +158,7 @@ impl Context {
 
     /// Tells the source that the sample at a position will be read soon, unless the cache is known to have it.
     fn announce(&self, position: u64) {
-        if position < self.positions
+        if position < self.batches.positions()
             && let Some(Pick { index, .. }) = self.pick(position)
             && !self.setup.cache.as_ref().is_some_and(|cache| cache.is_known(index))
         {
@@ -148,7 +172,7 @@ impl Context {
         let (partition, batch_size) = (self.setup.sampler.own_partition(), self.setup.options.batch_size as u64);
         let earlier =
             self.own_segments().iter().fold(0_u64, |sum, segment| sum.saturating_add(segment.batches(batch_size)));
-        let own = self.first / batch_size + number;
+        let own = self.batches_before + number;
         earlier.saturating_add(own * u64::from(partition.world_size()) + u64::from(partition.rank()))
     }
 

@@ -88,10 +88,10 @@ impl<I> Epoch<I> {
         for EpochStart { setup, backend, epoch, changes, first, place, given } in starts {
             let mut context = Context::new(Arc::clone(setup), epoch, changes, (first, place), given);
             let refused = context.refused.take();
-            let total = context.reader.feed().is_none().then_some(context.positions);
+            let total = context.reader.feed().is_none().then_some(context.batches.positions());
             let is_whole = first == 0 && context.own_segments().is_empty();
             let tally = Tally::new(setup.policy.max_bad, total, is_whole);
-            (threads, positions) = (setup.options.threads, positions.saturating_add(context.positions));
+            (threads, positions) = (setup.options.threads, positions.saturating_add(context.batches.positions()));
             context.announce_first();
             let running = Arc::new(Running::new(context, Arc::clone(backend), &wakeup));
             let stats = Stats::default();
@@ -134,7 +134,7 @@ impl<I> Epoch<I> {
     #[must_use]
     pub fn images(&self) -> Option<u64> {
         let context = self.context();
-        context.is_finite().then(|| context.positions - context.padding)
+        context.is_finite().then(|| context.batches.positions() - context.batches.padding())
     }
 
     /// Number of batches that this epoch delivers, if no whole batch is skipped. A resumed epoch counts only the
@@ -142,7 +142,7 @@ impl<I> Epoch<I> {
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
         let context = self.context();
-        context.is_finite().then(|| context.positions.div_ceil(context.setup.options.batch_size as u64))
+        context.is_finite().then(|| context.batches.count())
     }
 
     /// The state after the last batch that [`next`](Iterator::next) returned; batches that were only prefetched do not
@@ -247,7 +247,7 @@ impl<I: BatchImages> Epoch<I> {
         }
         loop {
             let start = Instant::now();
-            let number = self.given.div_ceil(self.context().setup.options.batch_size as u64);
+            let number = self.context().batches.before(self.given);
             let handing_over = Span::of_batch(Activity::HandOver, number);
             let taken = self.running.take();
             drop(handing_over);
@@ -284,8 +284,8 @@ impl<I: BatchImages> Iterator for Epoch<I> {
     /// Upper bound: the remaining batches. Lower bound: 1, or 0 if all samples may be skipped or a stream may have
     /// ended.
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let (context, batch) = (self.context(), self.context().setup.options.batch_size as u64);
-        let left = if self.finished { 0 } else { (context.positions.saturating_sub(self.given)).div_ceil(batch) };
+        let context = self.context();
+        let left = if self.finished { 0 } else { context.batches.count() - context.batches.before(self.given) };
         let certain = context.is_finite() && context.setup.policy.on_error != OnError::Skip;
         // An error would be the last item.
         (usize::from(certain && left > 0), usize::try_from(left).ok())

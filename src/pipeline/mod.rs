@@ -17,9 +17,12 @@
 
 mod assembly;
 mod batch;
+mod batches;
+mod bucketed;
 mod builder;
 mod cache;
 mod context;
+mod crops;
 mod entry_points;
 mod epoch;
 mod group;
@@ -53,6 +56,7 @@ use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
+use crate::shapes::BucketSummary;
 use crate::source::stream::Place;
 use crate::source::{Input, SourceSummary};
 use crate::targets::TargetSpec;
@@ -61,6 +65,7 @@ pub use batch::{Batch, BatchImages, PaddedImages};
 pub use builder::{MemoryBound, PipelineBuilder, Setting, SettingEffect};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
+pub use crops::ImageCrop;
 pub use entry_points::EntryPoints;
 pub(crate) use entry_points::pack_key;
 pub use epoch::Epoch;
@@ -250,6 +255,9 @@ impl Pipeline {
                 remedy: "its length is not known: take batches of Pipeline::epoch".to_owned(),
             });
         }
+        if setup.bucketed.is_some() {
+            return Err(Error::parameter("collect", "buckets", "none: images of one batch have one size", "some"));
+        }
         if setup.mix.is_some() {
             return Err(Error::parameter("collect", "mix", "none, which depends on the batch", "a mix"));
         }
@@ -349,13 +357,23 @@ impl<I> Pipeline<I> {
     /// The errors of [`resume`](Self::resume).
     pub fn batches_left(&self, state: &EpochState) -> Result<Option<u64>> {
         state.check(&self.setup)?;
-        let rest = self.setup.rest(state.own_segments(), self.partition().world_size());
-        let left = self.setup.positions(&rest, state.position());
-        Ok(self.setup.input.samples().map(|_| left.div_ceil(self.setup.options.batch_size as u64)))
+        let setup = &*self.setup;
+        let rest = setup.rest(state.epoch(), state.own_segments(), self.partition().world_size());
+        if let Some(bucketed) = &setup.bucketed {
+            let (_, batches, _) = bucketed.epoch(setup, state.epoch(), &rest, state.position())?;
+            return Ok(Some(batches.count()));
+        }
+        let left = setup.positions(&rest, state.position());
+        Ok(setup.input.samples().map(|_| left.div_ceil(setup.options.batch_size as u64)))
     }
 
     fn rest(&self, state: &EpochState) -> Result<EpochStart<'_>> {
         state.check(&self.setup)?;
+        if let Some(bucketed) = &self.setup.bucketed {
+            // Whether these ranks can share what is left.
+            let rest = self.setup.rest(state.epoch(), state.own_segments(), self.partition().world_size());
+            bucketed.epoch(&self.setup, state.epoch(), &rest, state.position())?;
+        }
         let (changes, first) = (Arc::new(state.changes()), state.position());
         let place = match state.place()? {
             // The state of an epoch that no rank has begun.
@@ -376,7 +394,11 @@ impl<I> Pipeline<I> {
     /// beforehand.
     #[must_use]
     pub fn num_samples(&self) -> Option<u64> {
-        self.setup.input.samples().map(|_| self.setup.sampler.len().min(self.setup.limit))
+        let padding = self.setup.bucketed.as_ref().map_or(0, |bucketed| bucketed.padding_of(self.partition()));
+        self.setup
+            .input
+            .samples()
+            .map(|_| self.setup.sampler.len().min(self.setup.limit) - padding.min(self.setup.limit))
     }
 
     /// Largest number of samples in an epoch of this partition; `None` without a limit.
@@ -391,11 +413,58 @@ impl<I> Pipeline<I> {
         self.num_samples() == Some(0)
     }
 
-    /// Number of batches in an epoch, if no sample is skipped. `None` for a stream.
+    /// The buckets that images go to, with the samples of each, and what an epoch has of them; empty without buckets
+    /// ([`PipelineBuilder::buckets`]).
+    #[must_use]
+    pub fn buckets(&self) -> Vec<BucketSummary> {
+        self.setup.bucketed.as_ref().map_or_else(Vec::new, |bucketed| bucketed.summaries())
+    }
+
+    /// The buckets that had too few samples, so that their images went to others ([`Buckets::min_samples`]).
+    ///
+    /// [`Buckets::min_samples`]: crate::Buckets::min_samples
+    #[must_use]
+    pub fn merged_buckets(&self) -> &[Size] {
+        self.setup.bucketed.as_ref().map_or(&[], |bucketed| bucketed.merged())
+    }
+
+    /// The indices of the samples that never come, with buckets that may lose some ([`Buckets::lossy`]): images that go
+    /// to no bucket, or whose headers cannot be read, and those of buckets that have no full batch.
+    ///
+    /// [`Buckets::lossy`]: crate::Buckets::lossy
+    #[must_use]
+    pub fn lost(&self) -> Vec<u64> {
+        self.setup.bucketed.as_ref().map_or_else(Vec::new, |bucketed| bucketed.never())
+    }
+
+    /// The size of the images of each batch of this rank in epoch `epoch`, with the indices of its samples; `None`
+    /// without buckets.
+    ///
+    /// # Errors
+    /// The errors of the sampler.
+    pub fn steps(&self, epoch: u64) -> Result<Option<Vec<(Size, Vec<u64>)>>> {
+        let setup = &*self.setup;
+        let Some(bucketed) = &setup.bucketed else { return Ok(None) };
+        let rest = setup.rest(epoch, &[], self.partition().world_size());
+        let (picks, batches, _) = bucketed.epoch(setup, epoch, &rest, 0)?;
+        let step = |number| {
+            let positions = batches.start(number)..batches.start(number + 1);
+            let indices = positions.filter_map(|position| picks.get(position)).map(|pick| pick.index).collect();
+            Some((batches.size(number)?, indices))
+        };
+        Ok(Some((0..batches.count()).filter_map(step).collect()))
+    }
+
+    /// Number of batches in an epoch, if no sample is skipped. `None` for a stream, and with buckets if a sampler draws
+    /// other samples in each epoch ([`Epoch::batches`] says the number of one).
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
-        let batches = self.setup.epoch_positions().div_ceil(self.setup.options.batch_size as u64);
-        self.setup.input.samples().map(|_| batches)
+        let setup = &*self.setup;
+        if let Some(bucketed) = &setup.bucketed {
+            return bucketed.batches_of_an_epoch(setup);
+        }
+        let batches = setup.epoch_positions(0).div_ceil(setup.options.batch_size as u64);
+        setup.input.samples().map(|_| batches)
     }
 
     /// Names of the classes, by label; empty if the source has none.
@@ -546,7 +615,8 @@ impl<I> Pipeline<I> {
         }
         let partners = SourcePartners { setup: &self.setup, source: &*source };
         let (stored, annotation) = partners.read(index)?;
-        let drawn = Drawn::new(Pick { index, repetition }, stored);
+        let bucket = self.setup.bucketed.as_ref().and_then(|bucketed| bucketed.size_of(index));
+        let drawn = Drawn::new(Pick { index, repetition }, stored).in_bucket(bucket);
         let drawn = self.setup.recipes.draw(epoch, drawn, &annotation, Some(&partners))?;
         Ok(drawn.recipes)
     }

@@ -5,12 +5,14 @@ use crate::apply::opening::{Opening, Stored};
 use crate::decode::{Header, Input};
 use crate::error::Result;
 use crate::ops::Op;
+use crate::ops::orientation::oriented;
 use crate::ops::part::Partners;
 use crate::ops::recipe::draw_recipe;
-use crate::ops::transform::{SampleInfo, Transform, images_after};
+use crate::ops::transform::{BatchShape, SampleInfo, Transform, images_after};
 use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
+use crate::shapes::Buckets;
 use crate::targets::Annotation;
 use std::sync::Arc;
 
@@ -20,6 +22,8 @@ use std::sync::Arc;
 pub(super) struct Drawn {
     pub(super) pick: Pick,
     pub(super) stored: Stored,
+    /// The size of the images of its batch, if batches have sizes of their own.
+    pub(super) bucket: Option<Size>,
     /// Index of the bad sample that this one substitutes.
     pub(super) instead_of: Option<u64>,
     /// Whether a decoder decoded the image whose pixels are not the CPU's.
@@ -28,7 +32,12 @@ pub(super) struct Drawn {
 
 impl Drawn {
     pub(super) fn new(pick: Pick, stored: Stored) -> Self {
-        Self { pick, stored, instead_of: None, approximate: false }
+        Self { pick, stored, bucket: None, instead_of: None, approximate: false }
+    }
+
+    /// The sample in a batch of images of this size.
+    pub(super) fn in_bucket(self, bucket: Option<Size>) -> Self {
+        Self { bucket, ..self }
     }
 }
 
@@ -76,6 +85,8 @@ pub(super) struct Recipes {
     pub(super) planner: Planner,
     /// Whether recipes end by dropping the objects whose boxes are no longer valid.
     sanitize: bool,
+    /// The rule by which images cover their buckets, if there are any.
+    pub(super) buckets: Option<Buckets>,
 }
 
 impl Recipes {
@@ -85,6 +96,7 @@ impl Recipes {
         opening: Opening,
         planner: Planner,
         sanitize: bool,
+        buckets: Option<Buckets>,
     ) -> Self {
         // What code of the caller's own makes has no key.
         let is_cacheable = |op: &&Op| op.finish().is_none() && !matches!(op, Op::Custom(_));
@@ -100,7 +112,14 @@ impl Recipes {
         let see_annotations =
             views.iter().flat_map(|view| &view.images).flatten().any(Transform::depends_on_annotations);
         let images = most_images(&views);
-        Self { seed, views, fixed, see_annotations, images, opening, planner, sanitize }
+        Self { seed, views, fixed, see_annotations, images, opening, planner, sanitize, buckets }
+    }
+
+    /// The size of a sample's image in the source, turned upright unless orientation is ignored.
+    pub(super) fn upright(&self, stored: Stored) -> Result<Size> {
+        oriented(stored.orientation, self.opening.orientation)
+            .iter()
+            .try_fold(stored.full, |size, op| op.output_size(size))
     }
 
     /// Reads the header of an image and checks it against the limits.
@@ -129,16 +148,17 @@ impl Recipes {
     pub(super) fn draw(
         &self,
         epoch: u64,
-        Drawn { pick, stored, .. }: Drawn,
+        Drawn { pick, stored, bucket, .. }: Drawn,
         annotation: &Annotation,
         partners: Option<&dyn Partners>,
     ) -> Result<SampleRecipes> {
         let opened = self.opening.operations(stored);
+        let shape = bucket.zip(self.buckets.as_ref()).map(|(size, buckets)| BatchShape { size, buckets });
         let (mut recipes, mut is_padded) = (Vec::new(), false);
         for (number, view) in (0..).zip(&self.views) {
             for (repetition, transforms) in (0..).zip(view.all()) {
                 let mut draw = SampleRng::for_view(self.seed, epoch, pick, number, repetition);
-                let sample = SampleInfo::new(pick, stored.size, annotation).in_epoch(epoch);
+                let sample = SampleInfo::new(pick, stored.size, annotation).in_epoch(epoch).in_batch(shape);
                 let mut recipe = draw_recipe(&opened, transforms, &mut draw, sample, partners)?;
                 is_padded |= recipe.is_padded;
                 if self.sanitize {

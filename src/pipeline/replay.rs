@@ -265,10 +265,10 @@ impl Replay {
     /// Checks that a line is one of a run of the pipeline, whose source has `samples`.
     fn check_line(&self, line: &LoggedBatch, setup: &Setup, samples: u64) -> Result<()> {
         let images = line.indices.len();
-        let is_right = (1..=setup.options.batch_size).contains(&images)
+        let is_right = (1..=setup.options.most_images()).contains(&images)
             && line.padding <= images
             && line.segments.iter().all(Segment::is_valid)
-            && line.first <= setup.rest(&line.segments, 1).len()
+            && line.first <= setup.rest(line.epoch, &line.segments, 1).len()
             && line.indices.iter().all(|index| *index < samples);
         let what = || format!("step {}: its line was changed: it is none of this run", line.step);
         if is_right { Ok(()) } else { Err(wrong("replay", &self.path, what())) }

@@ -55,6 +55,8 @@ struct State {
 /// A position to work on.
 struct Task {
     position: u64,
+    /// The number of its batch.
+    number: u64,
     /// The sample at this position.
     pick: Pick,
     batch: Arc<Begun>,
@@ -155,7 +157,7 @@ impl Drop for EpochShare {
 impl Running {
     /// Begins an epoch, whose threads wait for `wakeup`.
     pub(super) fn new(context: Context, backend: Arc<AnyBackend>, wakeup: &Arc<Wakeup>) -> Self {
-        let state = Mutex::new(State { limit: context.positions, ..State::default() });
+        let state = Mutex::new(State { limit: context.batches.positions(), ..State::default() });
         let (ready, busy) = (Condvar::new(), AtomicUsize::new(0));
         Self { context, backend, state, wakeup: Arc::clone(wakeup), ready, busy }
     }
@@ -177,22 +179,22 @@ impl Running {
             // A panic here becomes an error of the epoch instead of unwinding into the caller.
             let _ = catch_unwind(AssertUnwindSafe(|| self.fill_front(&mut Arc::clone(self).share())));
         }
-        let batch_size = options.batch_size as u64;
+        let batches = &self.context.batches;
         let mut state = self.lock();
         let made = loop {
-            if state.front * batch_size >= state.end.unwrap_or(self.context.positions) {
+            if batches.start(state.front) >= state.end.unwrap_or(batches.positions()) {
                 return None;
             }
             if let Some(made) = state.batches.front_mut().and_then(|front| front.made.take()) {
                 break made;
             }
             if let Some(error) = state.failed.take() {
-                return Some(Taken { end: state.front * batch_size, made: Err(error) });
+                return Some(Taken { end: batches.start(state.front), made: Err(error) });
             }
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
         let positions = state.batches.pop_front().map_or(0, |front| front.positions);
-        let end = state.front * batch_size + positions as u64;
+        let end = batches.start(state.front) + positions as u64;
         let end = state.end.map_or(end, |stream| end.min(stream));
         state.front += 1;
         drop(state);
@@ -206,9 +208,9 @@ impl Running {
         if options.threads == 0 {
             return true;
         }
-        let first = |state: &State| state.front * options.batch_size as u64;
+        let batches = &self.context.batches;
         let is_pending = |state: &mut State| {
-            first(state) < state.end.unwrap_or(self.context.positions)
+            batches.start(state.front) < state.end.unwrap_or(batches.positions())
                 && state.failed.is_none()
                 && state.batches.front().is_none_or(|front| front.made.is_none())
         };
@@ -271,13 +273,13 @@ impl Running {
 
     /// Takes the next position, unless the queue is full.
     fn next_task(&self) -> Next<'_> {
-        let options = &self.context.setup.options;
-        let batch_size = options.batch_size as u64;
+        let (options, batches) = (&self.context.setup.options, &self.context.batches);
         let mut state = self.lock();
         if state.next >= state.limit {
             return Next::Done;
         }
-        if state.next / batch_size >= state.front + options.prefetch as u64 {
+        let number = batches.at(state.next);
+        if number >= state.front + options.prefetch as u64 {
             return Next::Full;
         }
         let position = state.next;
@@ -288,30 +290,30 @@ impl Running {
             return Next::Done;
         };
         state.next += 1;
-        let (batch, place) = ((position / batch_size - state.front) as usize, (position % batch_size) as usize);
+        let (batch, place) = ((number - state.front) as usize, (position - batches.start(number)) as usize);
         if batch == state.batches.len() {
-            let positions = (self.context.positions - position).min(batch_size) as usize;
-            state.batches.push_back(Filling::new(positions));
+            state.batches.push_back(Filling::new(batches.len(number)));
         }
         let filling = &state.batches[batch];
         let Some(storage) = &filling.storage else { return Next::Done };
-        let task = Task { position, pick, batch: Arc::clone(storage), place, samples: filling.positions };
+        let (batch, samples) = (Arc::clone(storage), filling.positions);
+        let task = Task { position, number, pick, batch, place, samples };
         self.busy.fetch_add(1, SeqCst);
         Next::Task(task, Busy(self))
     }
 
     /// Works on one position.
     fn run(&self, task: Task, worker: &mut Worker<'_>) {
-        let Task { position, pick, batch, place, samples } = task;
+        let Task { position, number, pick, batch, place, samples } = task;
+        let size = self.context.batches.size(number);
         let result = catch_unwind(AssertUnwindSafe(|| {
             self.context.announce_ahead(position);
             let mut refused = None;
-            let begin = || self.backend.begin(samples).map_err(|error| refused = Some(Box::new(error))).ok();
+            let begin = || self.backend.begin(samples, size).map_err(|error| refused = Some(Box::new(error))).ok();
             match (batch.get_or_init(begin), refused) {
                 (Some(batch), _) => {
-                    let number = position / self.context.setup.options.batch_size as u64;
                     let _sample = Span::of_sample(number, pick.index);
-                    worker.position(pick, &Destination { batch, place, later: true })
+                    worker.position(pick, &Destination { batch, place, size, later: true })
                 }
                 (None, Some(error)) => Slot::Failed(error),
                 (None, None) => Slot::Unbegun,
@@ -329,13 +331,14 @@ impl Running {
 
     /// Marks a position as finished. If it was the last of its batch, makes the batch.
     fn finish(&self, position: u64, result: Slot, worker: &mut Worker<'_>) {
-        let batch_size = self.context.setup.options.batch_size as u64;
-        let (number, place) = (position / batch_size, (position % batch_size) as usize);
+        let batches = &self.context.batches;
+        let number = batches.at(position);
+        let place = (position - batches.start(number)) as usize;
         let mut state = self.lock();
         // Positions after a failed batch, or after the end of a stream, will not be delivered, so none of them is
         // begun. The rest of this batch is begun all the same, so that it can be made.
         if matches!(result, Slot::Failed(_) | Slot::Unbegun | Slot::Ended) {
-            state.limit = state.limit.min((number + 1) * batch_size);
+            state.limit = state.limit.min(batches.start(number + 1));
         }
         if matches!(result, Slot::Ended) {
             state.end = Some(state.end.map_or(position, |end| end.min(position)));
@@ -357,7 +360,7 @@ impl Running {
         });
         let mut state = self.lock();
         if made.is_err() {
-            state.limit = state.limit.min((number + 1) * batch_size);
+            state.limit = state.limit.min(batches.start(number + 1));
         }
         let at = (number - state.front) as usize;
         state.batches[at].made = Some(made);

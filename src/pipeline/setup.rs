@@ -1,5 +1,6 @@
 //! The checked settings of a pipeline, without the back end.
 
+use super::bucketed::Bucketed;
 use super::cache::Cache;
 use super::policy::{LastBatch, Policy};
 use super::recipes::Recipes;
@@ -28,6 +29,8 @@ pub(super) struct Setup {
     pub(super) sampler: ShardedOrder,
     /// Decides which samples are at these positions; `None` if each sample comes once.
     pub(super) chosen: Option<Arc<Chosen>>,
+    /// The buckets of the samples; `None` if all batches have one shape, or none.
+    pub(super) bucketed: Option<Arc<Bucketed>>,
     /// Largest number of samples in an epoch.
     pub(super) limit: u64,
     /// Number of a stream's lanes; `None` for one of each rank.
@@ -69,9 +72,11 @@ impl Setup {
 
     /// Draws a substitute for the bad sample `index`.
     pub(super) fn substitute(&self, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
-        match &self.chosen {
-            Some(chosen) => chosen.substitute(self.recipes.seed, epoch, index, attempt),
-            None => self.sampler.substitute(epoch, index, attempt),
+        let seed = self.recipes.seed;
+        match (&self.bucketed, &self.chosen) {
+            (Some(bucketed), _) => bucketed.substitute(seed, epoch, index, attempt),
+            (None, Some(chosen)) => chosen.substitute(seed, epoch, index, attempt),
+            (None, None) => self.sampler.substitute(epoch, index, attempt),
         }
     }
 
@@ -95,13 +100,13 @@ impl Setup {
         matches!(self.input, Input::Stream(_))
     }
 
-    /// The positions that valid segments have left of an epoch. `ranks`: the number of ranks if there are no segments.
+    /// The positions that valid segments have left of epoch `epoch`. `ranks`: the number of ranks if there are no segments.
     /// The limit is of each rank that the epoch began with.
-    pub(super) fn rest(&self, segments: &[Segment], ranks: u32) -> Remaining {
+    pub(super) fn rest(&self, epoch: u64, segments: &[Segment], ranks: u32) -> Remaining {
         // A stream's lanes describe its rest.
         let segments = if self.is_stream() { &[] } else { segments };
         let ranks = segments.first().map_or(ranks, Segment::ranks);
-        Remaining::new(self.sampler.all().min(self.limit.saturating_mul(ranks.into())), segments)
+        Remaining::new(self.all_positions_in(epoch).min(self.limit.saturating_mul(ranks.into())), segments)
     }
 
     /// Number of positions that a partition has of `rest`, padding and an incomplete last batch included. The limit is
@@ -115,14 +120,25 @@ impl Setup {
         let left = self.all_positions_of(self.sampler.own_partition(), rest).saturating_sub(first);
         let batch = self.options.batch_size as u64;
         match self.policy.last {
+            // Units are full, or dropped.
+            _ if self.bucketed.is_some() => left,
             LastBatch::Drop => left / batch * batch,
             LastBatch::Keep | LastBatch::Pad => left,
         }
     }
 
-    /// Number of positions that a whole epoch delivers.
-    pub(super) fn epoch_positions(&self) -> u64 {
-        self.positions(&self.rest(&[], self.sampler.own_partition().world_size()), 0)
+    /// Number of positions that epoch `epoch` delivers as a whole.
+    pub(super) fn epoch_positions(&self, epoch: u64) -> u64 {
+        self.positions(&self.rest(epoch, &[], self.sampler.own_partition().world_size()), 0)
+    }
+
+    /// Number of positions of all ranks in an epoch.
+    fn all_positions_in(&self, epoch: u64) -> u64 {
+        match &self.bucketed {
+            // A sampler that fails does so in the epoch.
+            Some(bucketed) => bucketed.positions_in(self, epoch).unwrap_or(0),
+            None => self.sampler.all(),
+        }
     }
 }
 

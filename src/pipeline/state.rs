@@ -72,6 +72,9 @@ pub struct EpochState {
     /// Description of the sampler; `None` if the epoch has each sample once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sampler: Option<String>,
+    /// Digest of the buckets of all samples and of the units that they make; `None` without buckets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    buckets: Option<String>,
     /// Mixing of batches, and the batch size, which then decides about the pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mix: Option<String>,
@@ -158,6 +161,7 @@ impl EpochState {
             // `u64::MAX` stands for a stream's unknown number of samples, as in all earlier states.
             samples: setup.input.samples().unwrap_or(u64::MAX),
             sampler: setup.chosen.as_ref().map(|chosen| chosen.name.clone()),
+            buckets: setup.bucketed.as_ref().map(|bucketed| bucketed.name.clone()),
             mix: setup.mix.as_ref().map(|mix| format!("{mix} of {} images", setup.options.batch_size)),
             source: format!("{:016x}", setup.fingerprint()),
             crc: None,
@@ -292,7 +296,7 @@ impl EpochState {
         if !expected.is_empty() {
             return refused(format!("one of this pipeline ({})", expected.join(", ")), got.join(", "));
         }
-        let rest = setup.rest(self.own_segments(), partition.world_size());
+        let rest = setup.rest(self.epoch, self.own_segments(), partition.world_size());
         let end = setup.all_positions_of(partition, &rest).min(MAX_POSITION);
         if self.position > end {
             return refused(format!("at a position up to {end}, the end of the epoch"), self.position.to_string());
@@ -313,7 +317,7 @@ impl EpochState {
     }
 
     /// The values that must agree, as text.
-    fn words(&self) -> [String; 9] {
+    fn words(&self) -> [String; 10] {
         let (rank, world_size) = self.partition;
         [
             format!("{} samples", self.samples),
@@ -323,6 +327,7 @@ impl EpochState {
             format!("partition {rank}/{world_size}"),
             self.mix.as_ref().map_or("no mixing".to_owned(), |mix| format!("mixing {mix}")),
             self.sampler.as_ref().map_or("no sampler".to_owned(), |sampler| format!("sampler {sampler}")),
+            self.buckets.as_ref().map_or("no buckets".to_owned(), |buckets| format!("buckets and units {buckets}")),
             format!("{} shares", self.shares.unwrap_or(1)),
             if self.equal_batches { "even partitions" } else { "partitions as they are" }.to_owned(),
         ]

@@ -53,6 +53,8 @@ struct Prepared {
 pub(super) struct Destination<'a> {
     pub(super) batch: &'a AnyBatch,
     pub(super) place: usize,
+    /// The size of the batch's images, if batches have sizes of their own.
+    pub(super) size: Option<Size>,
     /// Whether part of the work may be left for the whole batch.
     pub(super) later: bool,
 }
@@ -130,6 +132,9 @@ impl<'a> Worker<'a> {
             Some(image) => (self.context.read_annotation(index)?, image),
             None => self.load(index)?,
         };
+        if let Some(bucketed) = &self.context.setup.bucketed {
+            bucketed.check_size(index, self.context.setup.recipes.upright(image.stored)?)?;
+        }
         self.run(self.context.picked(pick), annotation, image, to)
     }
 
@@ -250,7 +255,7 @@ impl<'a> Worker<'a> {
         pick: Pick,
         annotation: Annotation,
         loaded: Loaded,
-        &Destination { batch, place, later }: &Destination<'_>,
+        &Destination { batch, place, size, later }: &Destination<'_>,
     ) -> Result<Prepared> {
         let (context, backend, recipes) = (self.context, self.backend, &self.context.setup.recipes);
         let Loaded { image, header, stored, cached_ops } = loaded;
@@ -259,7 +264,7 @@ impl<'a> Worker<'a> {
         self.own.follower.take_dropped();
         let annotation = recipes.fit(annotation, stored, &mut self.own.follower)?;
         let partners = WorkerPartners::new(self);
-        let sample = Drawn::new(pick, stored);
+        let sample = Drawn::new(pick, stored).in_bucket(size);
         let mut drawn = recipes.draw(context.epoch, sample, &annotation, Some(&partners))?;
         let (partners, reading) = partners.into_loaded();
         if drawn.is_padded {
@@ -280,7 +285,7 @@ impl<'a> Worker<'a> {
             }
         }
         let plans = recipes.planner.plan(&drawn.recipes, cached_ops.unwrap_or(0), header.size)?;
-        context.setup.options.check_sizes(&plans)?;
+        context.setup.options.check_sizes(&plans, size)?;
         drop(draws);
         context.counters.add(|stats| stats.augment += drawing + start.elapsed());
         let own = self.own()?;
@@ -333,7 +338,7 @@ impl<'a> Worker<'a> {
 
     /// Makes batch number `number` from the workers' results.
     pub(super) fn make(&mut self, number: u64, batch: Option<AnyBatch>, mut slots: Vec<Slot>) -> Result<Made> {
-        let (context, backend, positions) = (self.context, self.backend, slots.len());
+        let (context, backend) = (self.context, self.backend);
         let _batch = Span::of_batch(Activity::Batch, number);
         let setup = &context.setup;
         let Some(mut batch) = batch else {
@@ -356,7 +361,8 @@ impl<'a> Worker<'a> {
             return Ok(Made { parts: None, losses });
         };
         let filled = drawn.len();
-        if setup.policy.last == LastBatch::Pad {
+        // Units are padded before their samples are read.
+        if setup.policy.last == LastBatch::Pad && setup.bucketed.is_none() {
             let last = last.clone();
             annotations.resize(setup.options.batch_size, last);
             drawn.resize(setup.options.batch_size, last_drawn);
@@ -365,16 +371,14 @@ impl<'a> Worker<'a> {
             }
         }
         // Positions that fill up even partitions count as padding too.
-        let end = number * setup.options.batch_size as u64 + positions as u64;
-        let unpadded = context.positions - context.padding;
-        let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
+        let images = filled - (context.batches.padding_of(number) as usize).min(filled);
         let seen = if setup.recipes.see_annotations { annotations.clone() } else { Vec::new() };
         let mut annotations = Annotations::new(setup.targets.as_ref(), annotations);
-        let plan =
-            setup.mix.as_ref().zip(setup.options.outputs.first().and_then(|first| first.size)).map(|(mix, size)| {
-                let key = (setup.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
-                mix.plan(key, drawn.len(), size)
-            });
+        let size = context.batches.size(number);
+        let plan = setup.mix.as_ref().zip(size.or(setup.options.outputs[0].size)).map(|(mix, size)| {
+            let key = (setup.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
+            mix.plan(key, drawn.len(), size)
+        });
         if let Some(plan) = &plan {
             annotations.mix(plan);
         }
@@ -406,7 +410,8 @@ impl<'a> Worker<'a> {
         }
         for (place, error) in settled.bad {
             if let Slot::Done { drawn, .. } = slots[place] {
-                slots[place] = self.instead(drawn.pick, error, &Destination { batch, place, later: false });
+                let to = Destination { batch, place, size: drawn.bucket, later: false };
+                slots[place] = self.instead(drawn.pick, error, &to);
             }
         }
         Ok(())

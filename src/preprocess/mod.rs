@@ -128,7 +128,7 @@ impl Preprocessor {
         let Ends { size, normalize, pixels } = check_ops(&transforms, None, run.values.unwrap_or(PixelValues::RGB8))?;
         let size = one_size("preprocessor", size)?;
         let elements = elements.of_pixels(&pixels, normalize, run.values.is_some())?;
-        let output = OutputForm { size: Some(size), padded_to: None, times: 1, elements };
+        let output = OutputForm { size: Some(size), largest: None, padded_to: None, times: 1, elements };
         Engine::open(device, run, recipe, output, normalize).map(|engine| Self { engine })
     }
 

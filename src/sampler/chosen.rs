@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The samples of one partition in an epoch, in order.
-pub(crate) struct Picks(pub(super) Vec<(u32, u32)>);
+pub(crate) struct Picks(pub(crate) Vec<(u32, u32)>);
 
 impl Picks {
     pub(crate) fn get(&self, position: u64) -> Option<Pick> {
@@ -53,6 +53,14 @@ impl Chosen {
     /// Upper bound of the memory of an epoch's order, in bytes.
     pub(crate) fn order_bytes(&self) -> u64 {
         24 * (self.samples + self.positions)
+    }
+
+    /// How often each sample comes in every epoch; `None` if that differs.
+    pub(crate) fn times(&self) -> Option<u32> {
+        match self.choice {
+            Choice::Repeated(times) if self.positions == self.samples * u64::from(times) => Some(times),
+            _ => None,
+        }
     }
 
     /// Whether the order of an epoch depends on the number of ranks.

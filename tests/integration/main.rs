@@ -7,6 +7,7 @@ mod common;
 mod annotated;
 mod audit;
 mod batch_memory;
+mod buckets;
 mod cache;
 mod channels;
 mod check_gpu;

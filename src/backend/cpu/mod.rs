@@ -83,7 +83,8 @@ impl Cpu {
 
 /// A batch being filled.
 pub(crate) enum Batch {
-    Views(HostBatch),
+    /// Tensors that are filled, and the size of their images, if batches have sizes of their own.
+    Views(HostBatch, Option<Size>),
     /// Images with sizes of their own, by their places.
     Ragged(Vec<Mutex<Option<(Size, HostBuffer)>>>),
 }
@@ -138,12 +139,13 @@ impl Cpu {
     }
 
     /// Mixes the images of a batch, if `end` asks for it. Returns the time taken.
-    fn mix(&self, views: &mut [HostBuffer], end: &End<'_>) -> Duration {
+    fn mix(&self, views: &mut [HostBuffer], of_batch: Option<Size>, end: &End<'_>) -> Duration {
         let Some(plan) = end.mix.filter(|plan| plan.changes()) else { return Duration::ZERO };
         let start = Instant::now();
         for (buffer, output) in views.iter_mut().zip(&self.options.outputs) {
-            let Some(size) = output.size else { continue };
-            let bytes = &mut buffer.as_bytes_mut()[..output.len_bytes(plan.images.len())];
+            let Some(size) = of_batch.or(output.size) else { continue };
+            let len_bytes = plan.images.len() * output.times * output.elements.image_bytes(size);
+            let bytes = &mut buffer.as_bytes_mut()[..len_bytes];
             mix::mix(bytes, plan, size, output.elements);
         }
         start.elapsed()
@@ -185,16 +187,18 @@ impl Backend for Cpu {
         }
     }
 
-    fn begin(&self, samples: usize) -> Result<Batch> {
+    fn begin(&self, samples: usize, size: Option<Size>) -> Result<Batch> {
         if self.options.is_ragged() {
             return Ok(Batch::Ragged((0..samples).map(|_| Mutex::default()).collect()));
         }
         let view = |(pool, output): (&Arc<Pool>, &OutputForm)| {
-            let buffer = pool.take(output.len_bytes(self.options.batch_images))?;
-            Ok(HostView::new(buffer, output.len_bytes(1) / output.times, output.times))
+            let image_bytes = output.elements.image_bytes(size.unwrap_or(output.one_size()));
+            let room = if size.is_some() { samples } else { self.options.batch_images };
+            let buffer = pool.take(room * output.times * image_bytes)?;
+            Ok(HostView::new(buffer, image_bytes, output.times))
         };
         let views = self.pools.iter().zip(&self.options.outputs).map(view).collect::<Result<_>>()?;
-        Ok(Batch::Views(HostBatch::new(views, samples)))
+        Ok(Batch::Views(HostBatch::new(views, samples), size))
     }
 
     fn run(
@@ -213,7 +217,7 @@ impl Backend for Cpu {
         let plans = sample.plans;
         let elements = options.elements();
         let times = match batch {
-            Batch::Views(batch) => {
+            Batch::Views(batch, _) => {
                 let mut slot = batch.slot(sample.place)?;
                 self.images(host, &job, plans, slot.images())
             }
@@ -249,12 +253,12 @@ impl Backend for Cpu {
         }
         let mut sizes = Vec::new();
         let (images, mix) = match batch {
-            Batch::Views(batch) => {
+            Batch::Views(batch, of_batch) => {
                 let mut views = batch.into_buffers(end.places, end.padding);
-                let mixing = self.mix(&mut views, end);
+                let mixing = self.mix(&mut views, of_batch, end);
                 let samples = end.annotations.len();
                 let tensor = |(buffer, output): (_, &OutputForm)| {
-                    let size = output.one_size();
+                    let size = of_batch.unwrap_or(output.one_size());
                     output.elements.tensor(Storage::Host(buffer), size, output.times * samples)
                 };
                 (views.into_iter().zip(&self.options.outputs).map(tensor).collect(), mixing)

@@ -18,6 +18,7 @@ use crate::backend::spares::Spares;
 use crate::backend::{Backend, Decoded, End, Executor, Finished, Given, PlannedSample, Ran, RunOptions, Settled};
 use crate::cuda::driver;
 use crate::error::Result;
+use crate::raster::Size;
 use crate::source::Reader;
 use std::sync::Arc;
 
@@ -145,7 +146,7 @@ impl Backend for Gpu {
         self.decoders.buffers.give(buffer);
     }
 
-    fn begin(&self, samples: usize) -> Result<InFlight> {
+    fn begin(&self, samples: usize, _size: Option<Size>) -> Result<InFlight> {
         let _entered = self.streams.enter()?;
         self.batches.begin(samples, |batch| self.decoders.learn(batch))
     }

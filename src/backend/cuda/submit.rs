@@ -52,7 +52,11 @@ impl Outputs {
         let pool = |keep, keep_bytes| Pool::new(&streams.context, ordinal, keep, keep_bytes).map(Arc::new);
         let image = |_| pool(options.kept_tensors(), options.spare_bytes().unwrap_or(u64::MAX));
         let images = options.outputs.iter().map(image).collect::<Result<Vec<_>>>()?;
-        for (pool, output) in images.iter().zip(&options.outputs).filter(|(_, output)| output.size.is_some()) {
+        for (pool, output) in images
+            .iter()
+            .zip(&options.outputs)
+            .filter(|(_, output)| output.size.or(output.largest.map(|largest| largest.size)).is_some())
+        {
             pool.give(pool.take(&streams.compute, options.room_bytes(output))?);
         }
         let targets = pool(options.batches_at_a_time(), u64::MAX)?;
@@ -70,7 +74,8 @@ impl Outputs {
     /// # Errors
     /// [`Error::Device`]; the batch must then be abandoned.
     pub(super) fn submit(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Finished> {
-        let mut sizes = if self.options.is_ragged() { Self::sizes(batch, end)? } else { Vec::new() };
+        let has_sizes = self.options.is_ragged() || self.options.is_shaped();
+        let mut sizes = if has_sizes { Self::sizes(batch, end)? } else { Vec::new() };
         let (rooms, targets) = (self.rooms(&sizes, end)?, self.take_targets(end)?);
         let mut masks = PlacedMasks::place(batch, end, &self.options, (&self.masks, &self.streams.compute))?;
         sizes.extend(sizes.last().copied().into_iter().cycle().take(end.padding));
@@ -110,7 +115,12 @@ impl Outputs {
         if !self.options.is_ragged() {
             let samples = 0..end.annotations.len();
             let room = |(pool, output): (_, &OutputForm)| {
-                let (bytes, size) = (self.options.room_bytes(output), output.one_size());
+                let (mut bytes, mut size) = (self.options.room_bytes(output), output.one_size());
+                if let (true, Some(of_batch)) = (self.options.is_shaped(), sizes.first()) {
+                    size = *of_batch;
+                    let images = samples.len() * output.times;
+                    bytes = with_labels(images * output.elements.image_bytes(size), samples.len());
+                }
                 self.room((pool, bytes), size, output.times, samples.clone())
             };
             return self.images.iter().zip(&self.options.outputs).map(room).collect();

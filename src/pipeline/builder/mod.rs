@@ -25,10 +25,12 @@ use crate::plan::{Planner, Strategy};
 use crate::preset::Preset;
 use crate::raster::{DEFAULT_MAX_PIXELS, Size};
 use crate::sampler::Sampler;
-use crate::source::Input;
+use crate::shapes::Buckets;
+use crate::source::{ImageSizes, Input};
 use crate::targets::TargetSpec;
 use crate::tensor::{BatchMemory, DType, Layout};
 pub use settings::{Setting, SettingEffect};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Upper bounds of the memory that a pipeline takes, known before it runs.
@@ -120,6 +122,10 @@ pub struct PipelineBuilder {
     fields: Vec<String>,
     sanitize: bool,
     sampler: Option<Sampler>,
+    buckets: Option<Buckets>,
+    unit: Option<u64>,
+    image_sizes: Option<Arc<ImageSizes>>,
+    sizes_file: Option<PathBuf>,
     mix: Option<Mix>,
     device: Device,
     cache: Option<ImageCache>,
@@ -164,6 +170,10 @@ impl PipelineBuilder {
             fields: Vec::new(),
             sanitize: true,
             sampler: None,
+            buckets: None,
+            unit: None,
+            image_sizes: None,
+            sizes_file: None,
             mix: None,
             device: Device::default(),
             cache: None,
@@ -257,6 +267,51 @@ impl PipelineBuilder {
     #[must_use]
     pub fn sampler(mut self, sampler: Sampler) -> Self {
         self.sampler = Some(sampler);
+        self
+    }
+
+    /// Batches images by buckets: each batch has the size of one bucket, and all ranks have the same size in each step.
+    /// Each image is resized and cropped to its bucket by [`BucketCrop`](crate::ops::BucketCrop), which the operations
+    /// must have, with none after it that changes the size. The sizes are those of the images' headers, which
+    /// [`build`](Self::build) reads unless [`image_sizes`](Self::image_sizes) gives them.
+    ///
+    /// An epoch's order is parted by bucket, each part is cut into units of a batch of all ranks
+    /// ([`unit`](Self::unit)), and the units are shuffled; one that has the most pixels comes first. What is left of a
+    /// bucket is a shorter batch ([`LastBatch::Keep`], which repeats samples up to a multiple of the number of ranks),
+    /// is filled up with the bucket's first samples ([`LastBatch::Pad`]), or left out, other samples in each epoch
+    /// ([`LastBatch::Drop`]). Samples that would never come are refused ([`Buckets::lossy`]). All ranks have equally many
+    /// batches. A substitute of a bad sample is drawn from its bucket.
+    ///
+    /// `build` refuses buckets of a stream, with [`OnError::Skip`], an image cache or a thumbnail, and `build_ragged` and
+    /// `build_padded` refuse them. See [`Buckets`] for an example.
+    #[must_use]
+    pub fn buckets(mut self, buckets: Buckets) -> Self {
+        self.buckets = Some(buckets);
+        self
+    }
+
+    /// Sets the number of positions of a unit ([`buckets`](Self::buckets)): a multiple of the images that all ranks have
+    /// in a batch. The order then does not depend on the number of ranks, which may change within an epoch. Default: the
+    /// images of a batch of all ranks.
+    #[must_use]
+    pub fn unit(mut self, positions: u64) -> Self {
+        self.unit = Some(positions);
+        self
+    }
+
+    /// Keeps the sizes that [`build`](Self::build) reads for [`buckets`](Self::buckets) in this file, so that a later
+    /// `build` reads the headers of changed images alone ([`ImageSizes::scan_kept`]).
+    #[must_use]
+    pub fn sizes_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.sizes_file = Some(file.into());
+        self
+    }
+
+    /// Gives the sizes of the source's images, for [`buckets`](Self::buckets), so that `build` does not read their
+    /// headers. An image that turns out to have another size is a bad sample.
+    #[must_use]
+    pub fn image_sizes(mut self, sizes: impl Into<Arc<ImageSizes>>) -> Self {
+        self.image_sizes = Some(sizes.into());
         self
     }
 
@@ -770,7 +825,7 @@ impl PipelineBuilder {
     #[must_use]
     pub fn is_ragged(&self) -> bool {
         let ends = || check_ops(&self.ops, self.stored_size(), self.values().ok()?.unwrap_or(PixelValues::RGB8)).ok();
-        self.views.is_none() && ends().is_some_and(|ends| ends.size.is_none())
+        self.views.is_none() && self.buckets.is_none() && ends().is_some_and(|ends| ends.size.is_none())
     }
 
     /// Makes a pipeline whose images keep the sizes that the operations give them: see [`RaggedPipeline`]. Otherwise

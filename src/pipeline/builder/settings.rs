@@ -13,10 +13,12 @@ use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
 use crate::pixels::Pixels;
 use crate::plan::Strategy;
 use crate::raster::Size;
+use crate::shapes::Buckets;
 use crate::targets::TargetSpec;
 use crate::tensor::{DType, Layout};
 use SettingEffect::{Batches, Nothing, Order};
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 
 /// A setting of a [`PipelineBuilder`] whose value can be written as text.
 ///
@@ -101,6 +103,14 @@ impl Setting {
         lanes: u32, "L", "the number of ranks", Batches,
             "Read a stream in L lanes, so that up to L ranks can go on with an epoch.";
         limit: NonZeroU64, "K", "", Order, "End each epoch after K images.", |builder, limit| builder.limit(limit.get());
+        buckets: Buckets, "SPEC", "", Batches,
+            "Batch images by shape: sdxl, flux, kohya, pixart, ..., sizes such as 1024x1024,832x1216, or area=WxH.\n\n\
+             After commas may follow step=N, sides=A..B, nearest=RULE, min-samples=N, merge, budget=PIXELS, no-upscale \
+             and lossy.";
+        unit: u64, "N", "the images of a batch of all ranks", Order,
+            "Images that share a shape, one after the other in the order of all ranks, with buckets.";
+        sizes_file: PathBuf, "FILE", "", Nothing,
+            "Keep the sizes of images for buckets in this file, so that headers are read once.";
         targets: TargetSpec, "SPEC", "", Batches,
             "Deliver targets: class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes.\n\n\
              A colon and the name of their field may follow, as in multi-hot=80:json.tags.";

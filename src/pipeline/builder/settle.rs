@@ -2,9 +2,10 @@
 
 use super::{MemoryBound, PipelineBuilder, Shapes};
 use crate::backend::cuda::direct::KNOWN_BYTES;
-use crate::backend::{MAX_BATCH_BYTES, Open, OutputForm, PixelForm, RunOptions};
+use crate::backend::{Largest, MAX_BATCH_BYTES, Open, OutputForm, PixelForm, RunOptions};
 use crate::device::{Device, JpegDecoder};
 use crate::error::{Error, Result};
+use crate::ops::SizeEffect;
 use crate::ops::check::{Ends, check_following, check_gray, check_ops, check_seen, check_steps, one_size};
 use crate::ops::normalize::Normalization;
 use crate::ops::transform::{Transform, end_gray};
@@ -13,6 +14,7 @@ use crate::order::{EqualBatches, Partition, ShardedOrder};
 use crate::os::forks::OfProcess;
 use crate::os::notice;
 use crate::os::threads::MAX_THREADS;
+use crate::pipeline::bucketed::{Bucketed, UnitOptions};
 use crate::pipeline::cache::{Cache, ImageCache};
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
 use crate::pipeline::recipes::{Recipes, ViewTransforms, most_images};
@@ -24,7 +26,7 @@ use crate::plan::Strategy;
 use crate::raster::Size;
 use crate::sampler::Chosen;
 use crate::simd;
-use crate::source::{Input, MAX_ENCODED_BYTES, ReadRequest, Sample};
+use crate::source::{ImageSizes, Input, MAX_ENCODED_BYTES, ReadRequest, Sample};
 use crate::targets::TargetSpec;
 use std::marker::PhantomData;
 use std::num::NonZero;
@@ -62,21 +64,41 @@ impl PipelineBuilder {
         let threads = self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get));
         self.check_options(threads)?;
         self.check_fields(&views)?;
-        let (outputs, normalize) = self.outputs(&views)?;
-        self.check_outputs(&views, &outputs, normalize)?;
         let is_stream = self.input.samples().is_none();
         check_partners(&views, is_stream)?;
         views.iter().flat_map(|view| &view.images).try_for_each(|transforms| check_seen(transforms))?;
         self.check_lanes(partition, is_stream)?;
         let chosen = self.chosen(partition)?;
+        let bucketed = self.bucketed(&views, partition, chosen.as_ref(), threads)?;
+        let largest = bucketed.as_ref().map(|bucketed| bucketed.most());
+        let (outputs, normalize) = self.outputs(&views, largest)?;
+        self.check_outputs(&views, &outputs, normalize)?;
         let positions = chosen.as_ref().map(|chosen| chosen.positions);
-        let sampler = self.order(partition, is_stream, positions)?;
+        let sampler = match &bucketed {
+            Some(bucketed) => bucketed.sampler(partition, positions),
+            None => self.order(partition, is_stream, positions)?,
+        };
         let target_bytes = self.targets.as_ref().map_or(self.options.target_bytes, TargetSpec::max_bytes);
         let options = RunOptions { threads, target_bytes, fields: self.fields.len(), outputs, ..self.options.clone() };
-        let batch_images = self.batch_images(&options, all_positions(&sampler, self.limit), is_stream)?;
+        let options = match &bucketed {
+            Some(bucketed) => RunOptions { batch_size: bucketed.most_images(), ..options },
+            None => options,
+        };
+        let all = all_positions(&sampler, self.limit);
+        let batch_images = match &bucketed {
+            Some(bucketed) => bucketed.most_images(),
+            None => self.batch_images(&options, all, is_stream)?,
+        };
         let options = Arc::new(RunOptions { batch_images, entry_points: self.entry_points.open()?, ..options });
         let sanitize = self.sanitize && !self.fields.is_empty();
-        let recipes = Arc::new(Recipes::new(self.seed, views, self.opening, self.planner, sanitize));
+        let recipes = Arc::new(Recipes::new(
+            self.seed,
+            views,
+            self.opening,
+            self.planner,
+            sanitize,
+            bucketed.as_ref().map(|bucketed| bucketed.buckets.clone()),
+        ));
         let cached = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);
         let cache = self.cache.as_ref().map(cached).transpose()?;
         let setup = Setup {
@@ -86,6 +108,7 @@ impl PipelineBuilder {
             shuffle: self.shuffle,
             sampler,
             chosen: chosen.map(Arc::new),
+            bucketed: bucketed.map(Arc::new),
             recipes,
             normalize,
             limit: self.limit,
@@ -285,8 +308,65 @@ impl PipelineBuilder {
         }
     }
 
+    /// The buckets of the samples; `None` without buckets.
+    fn bucketed(
+        &self,
+        views: &[ViewTransforms],
+        partition: Partition,
+        chosen: Option<&Chosen>,
+        threads: usize,
+    ) -> Result<Option<Bucketed>> {
+        let refused =
+            |parameter, expected: &str, got: &str| Err(Error::parameter("pipeline", parameter, expected, got));
+        let Some(buckets) = &self.buckets else {
+            return if self.unit.is_none() { Ok(None) } else { refused("unit", "none without buckets", "one") };
+        };
+        let Input::DataSet(source) = &self.input else {
+            return Err(Error::Unsupported {
+                feature: "buckets of a stream".to_owned(),
+                remedy: "the sizes of a stream's images are known when they come: use a source of random access"
+                    .to_owned(),
+            });
+        };
+        if self.shapes != Shapes::One {
+            return refused(
+                "buckets",
+                "none: batches have one size with build(), and images sizes of their own here",
+                "some",
+            );
+        }
+        if self.policy.on_error == OnError::Skip {
+            return refused("on_error", "fail or substitute with buckets, which give all ranks equal batches", "skip");
+        }
+        if self.shares != 1 {
+            return refused("shares", "1 with buckets", "several");
+        }
+        if self.opening.thumbnail.is_some() {
+            return refused("thumbnail", "none with buckets", "one");
+        }
+        if self.cache.is_some() {
+            return refused("cache", "none with buckets", "one");
+        }
+        check_bucket_crop(views)?;
+        let sizes = match &self.image_sizes {
+            Some(sizes) => Arc::clone(sizes),
+            None => Arc::new(match &self.sizes_file {
+                Some(file) => ImageSizes::scan_kept(&**source, self.opening.orientation, threads.max(1), file)?,
+                None => ImageSizes::scan(&**source, self.opening.orientation, threads.max(1))?,
+            }),
+        };
+        let options = UnitOptions {
+            batch_size: self.options.batch_size,
+            last: self.policy.last,
+            unit: self.unit,
+            world_size: partition.world_size(),
+        };
+        Bucketed::new(buckets.clone(), sizes, &**source, chosen, &options).map(Some)
+    }
+
     /// Checks the operations of all views. Returns the views' outputs, and the normalization, which all views share.
-    fn outputs(&self, views: &[ViewTransforms]) -> Result<(Vec<OutputForm>, Normalization)> {
+    /// `largest`: the largest batches, if each has a size of its own.
+    fn outputs(&self, views: &[ViewTransforms], largest: Option<Largest>) -> Result<(Vec<OutputForm>, Normalization)> {
         let (mut outputs, mut shared) = (Vec::new(), None);
         let values = self.planner.values;
         for view in views {
@@ -295,7 +375,11 @@ impl PipelineBuilder {
                 let Ends { size: own, normalize, pixels } =
                     check_ops(transforms, self.stored_size(), values.unwrap_or(PixelValues::RGB8))?;
                 elements = self.elements.of_pixels(&pixels, normalize, values.is_some())?;
-                let own = if self.shapes != Shapes::One { None } else { Some(one_size("pipeline", own)?) };
+                let own = if self.shapes != Shapes::One || largest.is_some() {
+                    None
+                } else {
+                    Some(one_size("pipeline", own)?)
+                };
                 if *shared.get_or_insert(normalize) != normalize {
                     let expected = "one for all views: add it once, after views";
                     return Err(Error::parameter("pipeline", "normalize", expected, "several"));
@@ -304,7 +388,7 @@ impl PipelineBuilder {
             }
             let times = view.times * view.images.len();
             let padded_to = if let Shapes::Padded(divisor) = self.shapes { Some(divisor) } else { None };
-            outputs.push(OutputForm { size, padded_to, times, elements });
+            outputs.push(OutputForm { size, largest, padded_to, times, elements });
         }
         if outputs.iter().any(|output: &OutputForm| output.elements != outputs[0].elements) {
             return Err(Error::parameter("pipeline", "select_channels", "the same number in all views", "another"));
@@ -428,10 +512,27 @@ fn check_partners(views: &[ViewTransforms], is_stream: bool) -> Result<()> {
     Ok(())
 }
 
+/// Checks that each image ends with the size of its bucket.
+fn check_bucket_crop(views: &[ViewTransforms]) -> Result<()> {
+    for transforms in views.iter().flat_map(|view| &view.images) {
+        let is_crop = |transform: &Transform| matches!(transform, Transform::BucketCrop(_));
+        let Some(at) = transforms.iter().rposition(is_crop) else {
+            let expected = "with bucket_crop, which resizes and crops each image to the size of its batch";
+            return Err(Error::parameter("buckets", "operations", expected, "none"));
+        };
+        let changes = |transform: &&Transform| transform.size_effect() != SizeEffect::Keeps;
+        if let Some(after) = transforms[at + 1..].iter().find(changes) {
+            let expected = "those that keep the size after bucket_crop";
+            return Err(Error::parameter("buckets", "operations", expected, after.name()));
+        }
+    }
+    Ok(())
+}
+
 /// Upper bounds of the memory that a pipeline takes.
 fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
     let (options, max_px) = (&setup.options, setup.recipes.planner.max_px);
-    let images_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes(max_px));
+    let images_bytes = options.batch_bytes(max_px);
     // A wide image and a high one, both small, may make a padded batch of the largest size.
     let batch_bytes = if options.is_padded() { images_bytes.saturating_add(MAX_BATCH_BYTES) } else { images_bytes };
     // Without worker threads the consumer's thread does their work.

@@ -145,7 +145,7 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
             changes.lanes.insert(epoch, lanes);
         }
         let segments = &mut changes.segments;
-        let rest = setup.rest(segments_of(segments, epoch), ranks);
+        let rest = setup.rest(epoch, segments_of(segments, epoch), ranks);
         // The part of a stream that a rank had beyond the epoch is not known.
         let most = states.iter().filter(|state| state.epoch() == epoch).map(|state| state.position()).max();
         let segment = if is_enough {

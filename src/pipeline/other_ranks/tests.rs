@@ -141,7 +141,7 @@ fn deliver(epoch_start: EpochStart<'_>, batches: &mut usize) -> (Vec<u64>, Epoch
     while *batches > 0 {
         let before = given;
         for _ in 0..setup.options.batch_size {
-            if given >= context.positions {
+            if given >= context.batches.positions() {
                 break;
             }
             let pick = context.pick(given).unwrap();
@@ -153,7 +153,7 @@ fn deliver(epoch_start: EpochStart<'_>, batches: &mut usize) -> (Vec<u64>, Epoch
                         break;
                     }
                 },
-                None if given < context.positions - context.padding => {
+                None if given < context.batches.positions() - context.batches.padding() => {
                     samples.push((pick.index << 8) + u64::from(pick.repetition));
                 }
                 None => {}

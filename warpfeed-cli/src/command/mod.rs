@@ -3,6 +3,7 @@
 mod apply;
 mod audit;
 mod bench;
+mod buckets;
 mod check_gpu;
 mod compare;
 mod contract;
@@ -58,6 +59,7 @@ enum Command {
     Apply(apply::Apply),
     Preview(preview::PreviewArgs),
     Recipe(recipe::Recipe),
+    Buckets(buckets::BucketArgs),
     Diff(diff::Diff),
     Replay(replay::ReplayArgs),
     Audit(audit::AuditArgs),
@@ -130,6 +132,7 @@ fn run(command: Command, started: Instant) -> Result<u8> {
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),
         Command::Recipe(recipe) => recipe.run(),
+        Command::Buckets(buckets) => buckets.run(),
         Command::Diff(diff) => diff.run(),
         Command::Replay(replay) => replay.run(),
         Command::Audit(audit) => audit.run(),

@@ -54,10 +54,16 @@ impl ValueEnum for PresetName {
     }
 }
 
+/// The usual operations of a pipeline with buckets.
+const BUCKET_TRANSFORMS: &str = r#"[{"transform": "bucket_crop"}, {"transform": "random_horizontal_flip", "p": 0.5},
+    {"op": "normalize", "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}]"#;
+
 /// Options for the operations.
 #[derive(Args)]
 pub struct PresetOptions {
     /// Pipeline. With a published recipe, run and preview also mix images, repeat samples and deliver its fields.
+    ///
+    /// With --buckets the default is bucket_crop, a random horizontal flip, and values from -1 to 1.
     #[arg(long, value_enum, default_value_t)]
     preset: PresetName,
     /// Repetitions: of the flips and the rotation in trial-a and trial-b, or of an automatic augmentation.
@@ -76,6 +82,13 @@ impl PresetOptions {
         let preset = PresetName::from_str(policy, false).ok();
         let transforms = preset.is_none().then(|| policy.into());
         Self { preset: preset.unwrap_or_default(), load: 1, transforms }
+    }
+
+    /// These options, or the usual operations for buckets if none were asked for.
+    fn of_buckets(&self) -> Self {
+        let is_usual = matches!(self.preset, PresetName::Own(Preset::Train)) && self.transforms.is_none();
+        let transforms = if is_usual { Some(BUCKET_TRANSFORMS.into()) } else { self.transforms.clone() };
+        Self { transforms, ..*self }
     }
 
     /// The transforms, which must have only one view.
@@ -238,7 +251,11 @@ impl PipelineOptions {
         builder = builder.entry_points(EntryPointsValue::all(&self.entry_points));
         builder =
             self.resize_first.into_iter().fold(builder, |builder, side| builder.transform(Resize::shorter_side(side)));
-        self.preset.add_to(builder, self.settings.get("dtype")?)
+        let dtype = self.settings.get("dtype")?;
+        match self.settings.text("buckets") {
+            Some(_) => self.preset.of_buckets().add_to(builder, dtype),
+            None => self.preset.add_to(builder, dtype),
+        }
     }
 
     /// The options by which a logged run's batches are made again: on the CPU, for the run's part of each epoch. Of a
@@ -308,6 +325,7 @@ impl PipelineOptions {
 
     /// Whether the output depends on the batch size.
     pub fn is_batch_size_seen(&self) -> Result<bool> {
-        Ok(self.settings.text("last_batch") == Some("drop") || self.mix()?.is_some())
+        let in_state = self.settings.text("buckets").is_some();
+        Ok(self.settings.text("last_batch") == Some("drop") && !in_state || self.mix()?.is_some())
     }
 }

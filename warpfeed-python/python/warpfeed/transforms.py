@@ -260,6 +260,16 @@ class RandomCrop(Written):
 
 
 @dataclass(frozen=True)
+class BucketCrop(Written):
+    """Resizes to cover the batch's bucket, and cuts it out."""
+
+    _tag = ("transform", "bucket_crop")
+
+    interpolation: Interpolation = "bilinear"
+    random: bool = False
+
+
+@dataclass(frozen=True)
 class CornerCrop(Written):
     """Cuts out a corner."""
 
