@@ -127,7 +127,7 @@ mod preprocess;
 mod preset;
 mod rng;
 mod sampler;
-mod shapes;
+pub mod shapes;
 pub mod source;
 #[cfg(feature = "cloud")]
 mod store;

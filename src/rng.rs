@@ -57,6 +57,10 @@ pub enum Domain {
     Replay,
     /// The order of the units of an epoch that is batched by shape.
     Units,
+    /// The lengths of the sequences of an epoch's batches.
+    Sequences,
+    /// The size of the images of a batch, where it changes over time.
+    Sizes,
 }
 
 impl Domain {
@@ -75,6 +79,8 @@ impl Domain {
             Self::Streams => b"streams\0",
             Self::Replay => b"replay\0\0",
             Self::Units => b"units\0\0\0",
+            Self::Sequences => b"sequence",
+            Self::Sizes => b"sizes\0\0\0",
         }
     }
 }
