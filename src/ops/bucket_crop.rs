@@ -73,12 +73,12 @@ impl RandomTransform for BucketCrop {
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
-        let Some(shape) = recipe.batch_shape() else {
-            let expected = "for a pipeline with buckets (PipelineBuilder::buckets, --buckets)";
+        let Some(bucket) = recipe.batch_size() else {
+            let expected = "for a pipeline with buckets or sizes over time (PipelineBuilder::buckets, --buckets)";
             return Err(Error::parameter(Self::NAME, "buckets", expected, "none"));
         };
+        let resized = recipe.sample().covering(recipe.size(), bucket);
         let (rng, size) = recipe.start();
-        let (bucket, resized) = (shape.size, shape.covering(size));
         let is_thin = resized.width.max(resized.height) > MAX_SIDE_PX;
         // What the crop is taken from, and its size.
         let (whole, shown) = if is_thin {

@@ -151,6 +151,7 @@ pub(crate) mod saturation;
 mod scale_jitter;
 mod segmentation_crop;
 mod select_objects;
+mod sequence_crop;
 mod sharpness;
 pub(crate) mod solarize;
 mod solarize_add;

@@ -3,12 +3,13 @@
 use super::named;
 use super::part::{Loaded, Part, Partner, Partners, needs_a_pipeline};
 use super::placed_mask::PlacedMask;
-use super::transform::{BatchShape, SampleInfo, Transform};
+use super::transform::{SampleInfo, Transform};
 use super::{Op, Sanitize};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::raster::Size;
 use crate::rng::{Pick, SampleRng};
+use crate::shapes::BatchShape;
 use std::sync::Arc;
 
 /// A recipe under construction. It draws operations and tracks the image's size through them.
@@ -156,9 +157,14 @@ impl<'a> RecipeBuilder<'a> {
         self.sample.size
     }
 
-    /// The shape of the sample's batch, if batches have shapes of their own.
-    pub(super) fn batch_shape(&self) -> Option<BatchShape<'a>> {
-        self.sample.batch_shape()
+    /// The sample, with the image's size so far.
+    pub(super) fn sample(&self) -> &SampleInfo<'a> {
+        &self.sample
+    }
+
+    /// The size of the images of the sample's batch, if batches have sizes of their own.
+    pub(super) fn batch_size(&self) -> Option<Size> {
+        self.sample.shape.and_then(BatchShape::size)
     }
 
     /// The number of the epoch.
@@ -213,7 +219,7 @@ impl<'a> RecipeBuilder<'a> {
     pub(super) fn partner(&self, name: &'static str, sample: u64, rng: &mut SampleRng) -> Result<PartBuilder> {
         let Partner { opened, size, annotation } = self.partners(name)?.partner(sample)?;
         let info = SampleInfo::new(Pick { index: sample, repetition: 0 }, size, &annotation).in_epoch(self.epoch());
-        let info = info.in_batch(self.batch_shape());
+        let info = self.sample.in_same_batch(info);
         let (sees_fields, before) = (self.moved.is_some(), &self.transforms[..self.place]);
         let mut recipe = RecipeBuilder::new(rng, info, sees_fields, before, self.by_name, self.partners);
         recipe.draw(&opened)?;

@@ -171,9 +171,10 @@ impl RandomTransform for RandomResizedCrop {
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let size = recipe.batch_size().unwrap_or(self.size);
         let (rng, image) = recipe.start();
         let rect = rectangle::resized_crop(rng, image, &self.scale, &self.ratio);
         let interpolation = self.interpolation.draw(rng);
-        recipe.push(ResizedCrop::new(rect, self.size).interpolation(interpolation))
+        recipe.push(ResizedCrop::new(rect, size).interpolation(interpolation))
     }
 }

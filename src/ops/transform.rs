@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::raster::Size;
 use crate::rng::{Pick, SampleRng};
-use crate::shapes::Buckets;
+use crate::shapes::{BatchShape, Buckets, cover};
 use crate::targets::{Annotation, Target};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -101,27 +101,13 @@ pub struct SampleInfo<'a> {
     /// The sample's fields at this place among the transforms, without masks and auxiliary images; `None` if the
     /// pipeline has none ([`PipelineBuilder::fields`](crate::PipelineBuilder::fields)).
     pub fields: Option<&'a Fields>,
-    /// Size of the images of the sample's batch, where batches have sizes of their own
-    /// ([`PipelineBuilder::buckets`](crate::PipelineBuilder::buckets)); `None` where all have one.
-    pub bucket: Option<Size>,
-    /// The rule by which images cover the bucket.
+    /// What the images of the sample's batch have in common, where that differs from batch to batch
+    /// ([`PipelineBuilder::buckets`](crate::PipelineBuilder::buckets)); `None` where all batches are alike.
+    pub shape: Option<BatchShape>,
+    /// The rule by which images cover buckets.
     buckets: Option<&'a Buckets>,
     /// Masks before they are moved.
     unmoved: Unmoved<'a>,
-}
-
-/// The shape of a sample's batch.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BatchShape<'a> {
-    pub(crate) size: Size,
-    pub(crate) buckets: &'a Buckets,
-}
-
-impl BatchShape<'_> {
-    /// The size to which an image is resized before it is cropped.
-    pub(crate) fn covering(&self, size: Size) -> Size {
-        self.buckets.covering(size, self.size)
-    }
 }
 
 /// The fields of a sample as it is stored, and the operations drawn for it so far.
@@ -140,18 +126,29 @@ impl<'a> SampleInfo<'a> {
     ) -> Self {
         let (target, fields) = (target.as_ref(), fields.as_deref());
         let unmoved = Unmoved { fields, ops: &[], stored: size };
-        let (bucket, buckets) = (None, None);
-        Self { index, repetition, epoch: 0, size, label: *label, target, fields, bucket, buckets, unmoved }
+        let (shape, buckets) = (None, None);
+        Self { index, repetition, epoch: 0, size, label: *label, target, fields, shape, buckets, unmoved }
     }
 
     /// The sample in a batch of this shape.
-    pub(crate) fn in_batch(self, shape: Option<BatchShape<'a>>) -> Self {
-        Self { bucket: shape.map(|shape| shape.size), buckets: shape.map(|shape| shape.buckets), ..self }
+    pub(crate) fn in_batch(self, shape: Option<BatchShape>, buckets: Option<&'a Buckets>) -> Self {
+        Self { shape, buckets, ..self }
     }
 
-    /// The shape of the sample's batch.
-    pub(crate) fn batch_shape(&self) -> Option<BatchShape<'a>> {
-        self.bucket.zip(self.buckets).map(|(size, buckets)| BatchShape { size, buckets })
+    /// Another sample in the same batch.
+    pub(super) fn in_same_batch<'b>(&self, other: SampleInfo<'b>) -> SampleInfo<'b>
+    where
+        'a: 'b,
+    {
+        other.in_batch(self.shape, self.buckets)
+    }
+
+    /// The size to which an image of this size is resized before it is cropped to `bucket`.
+    pub(crate) fn covering(&self, size: Size, bucket: Size) -> Size {
+        match self.buckets {
+            Some(buckets) => buckets.covering(size, bucket),
+            None => cover(size, bucket),
+        }
     }
 
     /// The masks and auxiliary images of the sample at this place among the transforms, under their names; none if the
@@ -355,6 +352,11 @@ transforms! {
     "random_crop" crop::RandomCrop = RandomCrop::new(224),
     /// Resizes to cover the batch's bucket, and cuts it out.
     "bucket_crop" bucket_crop::BucketCrop = BucketCrop::new(),
+    /// Resizes to fill a sequence of patches.
+    "sequence_resize" sequence_crop::SequenceResize = SequenceResize::new(16).seq_len(64),
+    /// Cuts out a rectangle of random area and aspect, then resizes it to fill a sequence of patches.
+    "random_sequence_crop" sequence_crop::RandomSequenceCrop =
+        RandomSequenceCrop::new(16).seq_len(64),
     /// Cuts out a corner.
     "corner_crop" corner_crop::CornerCrop = CornerCrop::new(Corner::UpperLeft, 224),
     /// Cuts out a rectangle of random area and aspect, then resizes it.

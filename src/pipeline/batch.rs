@@ -10,6 +10,7 @@ use crate::mix::Mixed;
 use crate::ops::Op;
 use crate::ops::part::Partners;
 use crate::raster::Size;
+use crate::shapes::BatchShape;
 use crate::source::Input;
 use crate::targets::Annotation;
 use crate::tensor::{FieldTensor, Layout, Targets, Tensor};
@@ -313,6 +314,13 @@ impl<I> Batch<I> {
     #[must_use]
     pub fn len(&self) -> usize {
         self.indices.len()
+    }
+
+    /// What the images have in common, where that differs from batch to batch
+    /// ([`PipelineBuilder::buckets`](crate::PipelineBuilder::buckets)); `None` where all batches are alike.
+    #[must_use]
+    pub fn shape(&self) -> Option<BatchShape> {
+        self.drawn.first()?.shape
     }
 
     /// Whether the batch has no image. A pipeline never delivers such a batch.

@@ -1,6 +1,6 @@
 //! The batches of an epoch: the positions of each, and its shape.
 
-use crate::raster::Size;
+use crate::shapes::BatchShape;
 
 /// The batches of an epoch. Positions count from the first one that the epoch delivers.
 pub(super) struct Batches {
@@ -17,7 +17,7 @@ pub(super) struct Batches {
 pub(super) struct ShapedBatch {
     /// The position after its last one.
     pub(super) end: u64,
-    pub(super) size: Size,
+    pub(super) shape: BatchShape,
     /// Number of padding positions, at its end.
     pub(super) padding: u64,
 }
@@ -84,9 +84,9 @@ impl Batches {
         (self.start(number + 1).min(self.positions) - self.start(number).min(self.positions)) as usize
     }
 
-    /// The size of the images of batch `number`; `None` if all batches have one.
-    pub(super) fn size(&self, number: u64) -> Option<Size> {
-        self.batch(number).map(|batch| batch.size)
+    /// The shape of batch `number`; `None` if all batches have one.
+    pub(super) fn shape(&self, number: u64) -> Option<BatchShape> {
+        self.batch(number).map(|batch| batch.shape)
     }
 
     /// Number of padding positions at the end of batch `number`.
@@ -109,9 +109,9 @@ mod tests {
 
     #[test]
     fn positions_and_batches_belong_together() {
-        let size = Size::new(8, 4);
+        let shape = BatchShape::SeqLen(8);
         let ends = [(3, 0), (5, 1), (9, 0)];
-        let listed = ends.map(|(end, padding)| ShapedBatch { end, size, padding }).to_vec();
+        let listed = ends.map(|(end, padding)| ShapedBatch { end, shape, padding }).to_vec();
         for batches in [Batches::shaped(listed), Batches::equal(4, 9, 2)] {
             let (mut position, mut padding) = (0, 0);
             for number in 0..batches.count() {

@@ -10,7 +10,7 @@ use crate::order::{EqualBatches, Partition, Remaining, ShardedOrder};
 use crate::raster::Size;
 use crate::rng::{Domain, SampleRng};
 use crate::sampler::{Chosen, Picks};
-use crate::shapes::{Assignment, BucketSummary, Buckets, Cut, Fate, Remainder, Units};
+use crate::shapes::{Assignment, BatchShape, BucketSummary, Buckets, Cut, Fate, Remainder, Units};
 use crate::source::{ImageSizes, Source};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -343,7 +343,8 @@ impl Bucketed {
                 let is_real = |own: &u64| begin + own * ranks + rank < padded_from;
                 let padding = len - (first..first + len).take_while(is_real).count() as u64;
                 own_start += len;
-                batches.push(ShapedBatch { end: own_start, size: self.assignment.buckets[bucket], padding });
+                let shape = BatchShape::Size(self.assignment.buckets[bucket]);
+                batches.push(ShapedBatch { end: own_start, shape, padding });
             }
         }
         Ok(batches)

@@ -1,7 +1,6 @@
 //! The data of one epoch that workers and consumer need.
 
 use super::batches::{Batches, ShapedBatch};
-use super::bucketed::Bucketed;
 use super::policy::BadSamples;
 use super::setup::Setup;
 use super::state::Changes;
@@ -11,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::order::{Order, Remaining, Segment, segments_of};
 use crate::rng::Pick;
 use crate::sampler::Picks;
+use crate::shapes::BatchShape;
 use crate::source::stream::Place;
 use crate::source::{ReadRequest, Reader};
 use crate::targets::{Annotation, Found};
@@ -70,15 +70,34 @@ struct Positions {
 }
 
 impl Positions {
-    /// Those of one batch, of these samples.
-    fn given(setup: &Setup, picks: Vec<Pick>, padding: u64) -> Self {
-        let (end, batch_size) = (picks.len() as u64, setup.options.batch_size);
-        let size = |bucketed: &Arc<Bucketed>| bucketed.size_of(picks.first()?.index);
-        let batches = match setup.bucketed.as_ref().and_then(size) {
-            Some(size) => Batches::shaped(vec![ShapedBatch { end, size, padding }]),
-            None => Batches::equal(batch_size, end, padding),
+    /// Those of one batch at position `first`, of these samples.
+    ///
+    /// # Errors
+    /// The errors of the order.
+    fn given(setup: &Setup, epoch: u64, rest: &Remaining, first: u64, given: FixedPicks) -> Result<Self> {
+        let FixedPicks { picks, padding } = given;
+        let end = picks.len() as u64;
+        let (shape, batches_before) = match (&setup.bucketed, &setup.planned) {
+            (Some(bucketed), _) => {
+                let size = picks.first().and_then(|pick| bucketed.size_of(pick.index));
+                (size.map(BatchShape::Size), bucketed.epoch(setup, epoch, rest, first)?.2)
+            }
+            (None, Some(planned)) => {
+                let (batches, before) = planned.batches(epoch, first, end, 0);
+                (batches.shape(0), before)
+            }
+            (None, None) => (None, first / setup.options.batch_size as u64),
         };
-        Self { samples: Samples::Given(picks), batches, batches_before: 0 }
+        let batches = match shape {
+            Some(shape) => Batches::shaped(vec![ShapedBatch { end, shape, padding }]),
+            None => Batches::equal(setup.options.batch_size, end, padding),
+        };
+        Ok(Self { samples: Samples::Given(picks), batches, batches_before })
+    }
+
+    /// No positions.
+    fn none() -> Self {
+        Self { samples: Samples::Given(Vec::new()), batches: Batches::shaped(Vec::new()), batches_before: 0 }
     }
 
     /// Those of the rest of an epoch from position `first` on.
@@ -91,6 +110,16 @@ impl Positions {
             return Ok(Self { samples: Samples::Picks(picks), batches, batches_before });
         }
         let positions = setup.positions(&rest, first);
+        if let Some(planned) = &setup.planned {
+            let order = setup.sampler.order_of(epoch, rest)?;
+            let padding = (first + positions).saturating_sub(order.len() - order.padding());
+            let samples = match &setup.chosen {
+                Some(chosen) => Samples::Picks(chosen.picks(setup.recipes.seed, setup.shuffle, epoch, &order)?),
+                None => Samples::Order(order),
+            };
+            let (batches, batches_before) = planned.batches(epoch, first, positions, padding);
+            return Ok(Self { samples, batches, batches_before });
+        }
         let order = setup.sampler.order_of(epoch, rest)?;
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
         let batches = Batches::equal(setup.options.batch_size, positions, padding);
@@ -114,15 +143,12 @@ impl Context {
         given: Option<FixedPicks>,
     ) -> Self {
         let ranks = setup.sampler.own_partition().world_size();
+        let rest = setup.rest(epoch, segments_of(&changes.segments, epoch), ranks);
         let made = match given {
-            Some(FixedPicks { picks, padding }) => Ok(Positions::given(&setup, picks, padding)),
-            None => {
-                let rest = setup.rest(epoch, segments_of(&changes.segments, epoch), ranks);
-                Positions::new(&setup, epoch, rest, first)
-            }
+            Some(given) => Positions::given(&setup, epoch, &rest, first, given),
+            None => Positions::new(&setup, epoch, rest, first),
         };
-        let (positions, refused) =
-            made.map_or_else(|error| (Positions::given(&setup, Vec::new(), 0), Some(error)), |made| (made, None));
+        let (positions, refused) = made.map_or_else(|error| (Positions::none(), Some(error)), |made| (made, None));
         let Positions { samples, batches, batches_before } = positions;
         let stopped = Arc::default();
         let reader = setup.reader(epoch, first, place, &stopped);

@@ -30,12 +30,14 @@ mod host_images;
 mod log;
 mod other_ranks;
 mod partners;
+mod planned;
 mod policy;
 mod receipts;
 mod recipes;
 mod replay;
 mod rgb;
 mod schedule;
+mod sequences;
 mod setup;
 mod stages;
 mod state;
@@ -56,7 +58,7 @@ use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
-use crate::shapes::BucketSummary;
+use crate::shapes::{BatchShape, BucketSummary};
 use crate::source::stream::Place;
 use crate::source::{Input, SourceSummary};
 use crate::targets::TargetSpec;
@@ -428,6 +430,12 @@ impl<I> Pipeline<I> {
         self.setup.bucketed.as_ref().map_or(&[], |bucketed| bucketed.merged())
     }
 
+    /// The bucket of a sample; `None` if it has none.
+    #[must_use]
+    pub fn bucket_of(&self, index: u64) -> Option<Size> {
+        self.setup.bucketed.as_ref()?.size_of(index)
+    }
+
     /// The indices of the samples that never come, with buckets that may lose some ([`Buckets::lossy`]): images that go
     /// to no bucket, or whose headers cannot be read, and those of buckets that have no full batch.
     ///
@@ -450,7 +458,7 @@ impl<I> Pipeline<I> {
         let step = |number| {
             let positions = batches.start(number)..batches.start(number + 1);
             let indices = positions.filter_map(|position| picks.get(position)).map(|pick| pick.index).collect();
-            Some((batches.size(number)?, indices))
+            Some((batches.shape(number)?.size()?, indices))
         };
         Ok(Some((0..batches.count()).filter_map(step).collect()))
     }
@@ -616,7 +624,7 @@ impl<I> Pipeline<I> {
         let partners = SourcePartners { setup: &self.setup, source: &*source };
         let (stored, annotation) = partners.read(index)?;
         let bucket = self.setup.bucketed.as_ref().and_then(|bucketed| bucketed.size_of(index));
-        let drawn = Drawn::new(Pick { index, repetition }, stored).in_bucket(bucket);
+        let drawn = Drawn::new(Pick { index, repetition }, stored).in_batch(bucket.map(BatchShape::Size));
         let drawn = self.setup.recipes.draw(epoch, drawn, &annotation, Some(&partners))?;
         Ok(drawn.recipes)
     }

@@ -8,11 +8,11 @@ use crate::ops::Op;
 use crate::ops::orientation::oriented;
 use crate::ops::part::Partners;
 use crate::ops::recipe::draw_recipe;
-use crate::ops::transform::{BatchShape, SampleInfo, Transform, images_after};
+use crate::ops::transform::{SampleInfo, Transform, images_after};
 use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
-use crate::shapes::Buckets;
+use crate::shapes::{BatchShape, Buckets};
 use crate::targets::Annotation;
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use std::sync::Arc;
 pub(super) struct Drawn {
     pub(super) pick: Pick,
     pub(super) stored: Stored,
-    /// The size of the images of its batch, if batches have sizes of their own.
-    pub(super) bucket: Option<Size>,
+    /// The shape of its batch, if batches have shapes of their own.
+    pub(super) shape: Option<BatchShape>,
     /// Index of the bad sample that this one substitutes.
     pub(super) instead_of: Option<u64>,
     /// Whether a decoder decoded the image whose pixels are not the CPU's.
@@ -32,12 +32,12 @@ pub(super) struct Drawn {
 
 impl Drawn {
     pub(super) fn new(pick: Pick, stored: Stored) -> Self {
-        Self { pick, stored, bucket: None, instead_of: None, approximate: false }
+        Self { pick, stored, shape: None, instead_of: None, approximate: false }
     }
 
-    /// The sample in a batch of images of this size.
-    pub(super) fn in_bucket(self, bucket: Option<Size>) -> Self {
-        Self { bucket, ..self }
+    /// The sample in a batch of this shape.
+    pub(super) fn in_batch(self, shape: Option<BatchShape>) -> Self {
+        Self { shape, ..self }
     }
 }
 
@@ -148,17 +148,17 @@ impl Recipes {
     pub(super) fn draw(
         &self,
         epoch: u64,
-        Drawn { pick, stored, bucket, .. }: Drawn,
+        Drawn { pick, stored, shape, .. }: Drawn,
         annotation: &Annotation,
         partners: Option<&dyn Partners>,
     ) -> Result<SampleRecipes> {
         let opened = self.opening.operations(stored);
-        let shape = bucket.zip(self.buckets.as_ref()).map(|(size, buckets)| BatchShape { size, buckets });
         let (mut recipes, mut is_padded) = (Vec::new(), false);
         for (number, view) in (0..).zip(&self.views) {
             for (repetition, transforms) in (0..).zip(view.all()) {
                 let mut draw = SampleRng::for_view(self.seed, epoch, pick, number, repetition);
-                let sample = SampleInfo::new(pick, stored.size, annotation).in_epoch(epoch).in_batch(shape);
+                let sample = SampleInfo::new(pick, stored.size, annotation).in_epoch(epoch);
+                let sample = sample.in_batch(shape, self.buckets.as_ref());
                 let mut recipe = draw_recipe(&opened, transforms, &mut draw, sample, partners)?;
                 is_padded |= recipe.is_padded;
                 if self.sanitize {

@@ -9,6 +9,7 @@ use super::worker::{Destination, ThreadMemory, Worker};
 use crate::backend::AnyBackend;
 use crate::error::{Error, Result};
 use crate::rng::Pick;
+use crate::shapes::BatchShape;
 use crate::trace::{self, Span};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -305,15 +306,20 @@ impl Running {
     /// Works on one position.
     fn run(&self, task: Task, worker: &mut Worker<'_>) {
         let Task { position, number, pick, batch, place, samples } = task;
-        let size = self.context.batches.size(number);
+        let shape = self.context.batches.shape(number);
         let result = catch_unwind(AssertUnwindSafe(|| {
             self.context.announce_ahead(position);
             let mut refused = None;
-            let begin = || self.backend.begin(samples, size).map_err(|error| refused = Some(Box::new(error))).ok();
+            let begin = || {
+                self.backend
+                    .begin(samples, shape.and_then(BatchShape::size))
+                    .map_err(|error| refused = Some(Box::new(error)))
+                    .ok()
+            };
             match (batch.get_or_init(begin), refused) {
                 (Some(batch), _) => {
                     let _sample = Span::of_sample(number, pick.index);
-                    worker.position(pick, &Destination { batch, place, size, later: true })
+                    worker.position(pick, &Destination { batch, place, shape, later: true })
                 }
                 (None, Some(error)) => Slot::Failed(error),
                 (None, None) => Slot::Unbegun,

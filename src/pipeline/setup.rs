@@ -2,6 +2,7 @@
 
 use super::bucketed::Bucketed;
 use super::cache::Cache;
+use super::planned::Planned;
 use super::policy::{LastBatch, Policy};
 use super::recipes::Recipes;
 use crate::backend::RunOptions;
@@ -31,6 +32,8 @@ pub(super) struct Setup {
     pub(super) chosen: Option<Arc<Chosen>>,
     /// The buckets of the samples; `None` if all batches have one shape, or none.
     pub(super) bucketed: Option<Arc<Bucketed>>,
+    /// The shapes of batches by their places in an epoch; `None` if places do not decide.
+    pub(super) planned: Option<Arc<Planned>>,
     /// Largest number of samples in an epoch.
     pub(super) limit: u64,
     /// Number of a stream's lanes; `None` for one of each rank.
@@ -121,7 +124,7 @@ impl Setup {
         let batch = self.options.batch_size as u64;
         match self.policy.last {
             // Units are full, or dropped.
-            _ if self.bucketed.is_some() => left,
+            _ if self.bucketed.is_some() || self.planned.is_some() => left,
             LastBatch::Drop => left / batch * batch,
             LastBatch::Keep | LastBatch::Pad => left,
         }

@@ -75,6 +75,9 @@ pub struct EpochState {
     /// Digest of the buckets of all samples and of the units that they make; `None` without buckets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     buckets: Option<String>,
+    /// The shapes of batches by their places in an epoch, if they have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shapes: Option<String>,
     /// Mixing of batches, and the batch size, which then decides about the pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mix: Option<String>,
@@ -162,6 +165,7 @@ impl EpochState {
             samples: setup.input.samples().unwrap_or(u64::MAX),
             sampler: setup.chosen.as_ref().map(|chosen| chosen.name.clone()),
             buckets: setup.bucketed.as_ref().map(|bucketed| bucketed.name.clone()),
+            shapes: setup.planned.as_ref().map(|planned| planned.name()),
             mix: setup.mix.as_ref().map(|mix| format!("{mix} of {} images", setup.options.batch_size)),
             source: format!("{:016x}", setup.fingerprint()),
             crc: None,
@@ -317,7 +321,7 @@ impl EpochState {
     }
 
     /// The values that must agree, as text.
-    fn words(&self) -> [String; 10] {
+    fn words(&self) -> [String; 11] {
         let (rank, world_size) = self.partition;
         [
             format!("{} samples", self.samples),
@@ -328,6 +332,7 @@ impl EpochState {
             self.mix.as_ref().map_or("no mixing".to_owned(), |mix| format!("mixing {mix}")),
             self.sampler.as_ref().map_or("no sampler".to_owned(), |sampler| format!("sampler {sampler}")),
             self.buckets.as_ref().map_or("no buckets".to_owned(), |buckets| format!("buckets and units {buckets}")),
+            self.shapes.as_ref().map_or("one shape".to_owned(), |shapes| format!("shapes {shapes}")),
             format!("{} shares", self.shares.unwrap_or(1)),
             if self.equal_batches { "even partitions" } else { "partitions as they are" }.to_owned(),
         ]

@@ -19,6 +19,7 @@ use crate::ops::part::{Loaded as LoadedPart, LoadedImage};
 use crate::os::memory;
 use crate::raster::Size;
 use crate::rng::Pick;
+use crate::shapes::BatchShape;
 use crate::targets::Annotation;
 use crate::tensor::Annotations;
 use crate::trace::{Activity, Span};
@@ -53,8 +54,8 @@ struct Prepared {
 pub(super) struct Destination<'a> {
     pub(super) batch: &'a AnyBatch,
     pub(super) place: usize,
-    /// The size of the batch's images, if batches have sizes of their own.
-    pub(super) size: Option<Size>,
+    /// The batch's shape, if batches have shapes of their own.
+    pub(super) shape: Option<BatchShape>,
     /// Whether part of the work may be left for the whole batch.
     pub(super) later: bool,
 }
@@ -255,7 +256,7 @@ impl<'a> Worker<'a> {
         pick: Pick,
         annotation: Annotation,
         loaded: Loaded,
-        &Destination { batch, place, size, later }: &Destination<'_>,
+        &Destination { batch, place, shape, later }: &Destination<'_>,
     ) -> Result<Prepared> {
         let (context, backend, recipes) = (self.context, self.backend, &self.context.setup.recipes);
         let Loaded { image, header, stored, cached_ops } = loaded;
@@ -264,7 +265,7 @@ impl<'a> Worker<'a> {
         self.own.follower.take_dropped();
         let annotation = recipes.fit(annotation, stored, &mut self.own.follower)?;
         let partners = WorkerPartners::new(self);
-        let sample = Drawn::new(pick, stored).in_bucket(size);
+        let sample = Drawn::new(pick, stored).in_batch(shape);
         let mut drawn = recipes.draw(context.epoch, sample, &annotation, Some(&partners))?;
         let (partners, reading) = partners.into_loaded();
         if drawn.is_padded {
@@ -285,7 +286,7 @@ impl<'a> Worker<'a> {
             }
         }
         let plans = recipes.planner.plan(&drawn.recipes, cached_ops.unwrap_or(0), header.size)?;
-        context.setup.options.check_sizes(&plans, size)?;
+        context.setup.options.check_sizes(&plans, shape.and_then(BatchShape::size))?;
         drop(draws);
         context.counters.add(|stats| stats.augment += drawing + start.elapsed());
         let own = self.own()?;
@@ -362,7 +363,7 @@ impl<'a> Worker<'a> {
         };
         let filled = drawn.len();
         // Units are padded before their samples are read.
-        if setup.policy.last == LastBatch::Pad && setup.bucketed.is_none() {
+        if setup.policy.last == LastBatch::Pad && context.batches.shape(number).is_none() {
             let last = last.clone();
             annotations.resize(setup.options.batch_size, last);
             drawn.resize(setup.options.batch_size, last_drawn);
@@ -374,7 +375,7 @@ impl<'a> Worker<'a> {
         let images = filled - (context.batches.padding_of(number) as usize).min(filled);
         let seen = if setup.recipes.see_annotations { annotations.clone() } else { Vec::new() };
         let mut annotations = Annotations::new(setup.targets.as_ref(), annotations);
-        let size = context.batches.size(number);
+        let size = context.batches.shape(number).and_then(BatchShape::size);
         let plan = setup.mix.as_ref().zip(size.or(setup.options.outputs[0].size)).map(|(mix, size)| {
             let key = (setup.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
             mix.plan(key, drawn.len(), size)
@@ -410,7 +411,7 @@ impl<'a> Worker<'a> {
         }
         for (place, error) in settled.bad {
             if let Slot::Done { drawn, .. } = slots[place] {
-                let to = Destination { batch, place, size: drawn.bucket, later: false };
+                let to = Destination { batch, place, shape: drawn.shape, later: false };
                 slots[place] = self.instead(drawn.pick, error, &to);
             }
         }

@@ -705,7 +705,7 @@ fn nearest(size: Size, buckets: &[Size], how: Nearest) -> Option<Size> {
 }
 
 /// The smallest size of an image's ratio that covers a bucket. The side that is not the bucket's is rounded half up.
-fn cover(size: Size, bucket: Size) -> Size {
+pub(crate) fn cover(size: Size, bucket: Size) -> Size {
     let (w, h) = (u128::from(size.width.max(1)), u128::from(size.height.max(1)));
     let (bw, bh) = (u128::from(bucket.width), u128::from(bucket.height));
     let side =

@@ -9,6 +9,29 @@ pub mod sequences;
 mod tests;
 mod units;
 
-pub(crate) use buckets::{Assignment, Fate};
+use crate::raster::Size;
+
+/// What the images of a batch have in common, where it differs from batch to batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchShape {
+    /// The size of all images: that of a bucket, or of a step.
+    Size(Size),
+    /// The largest number of patches of an image.
+    SeqLen(u32),
+}
+
+impl BatchShape {
+    /// The size of all images, if they have one.
+    #[must_use]
+    pub const fn size(self) -> Option<Size> {
+        match self {
+            Self::Size(size) => Some(size),
+            Self::SeqLen(_) => None,
+        }
+    }
+}
+
+pub(crate) use buckets::{Assignment, Fate, cover};
 pub use buckets::{BucketSummary, Buckets, Nearest};
 pub(crate) use units::{Cut, Remainder, Units};

@@ -1,13 +1,18 @@
 //! Sizes of images that change in the course of training.
 
 use crate::error::{Error, Result};
+use crate::options::TextValue;
 use crate::raster::Size;
 use crate::rng::{Domain, SampleRng};
+use std::str::FromStr;
 
 /// Largest number of sizes.
 const MAX_SIZES: usize = 1_000;
 
-/// The sizes of the images of batches, by epoch and step.
+/// The sizes of the images of batches, by epoch and step ([`PipelineBuilder::sizes`](crate::PipelineBuilder::sizes)).
+///
+/// The written form is `128,192,224/90`, sizes and number of epochs, for [`progressive`](Self::progressive);
+/// `drawn=128,192,224/90` for [`drawn`](Self::drawn); `,budget=PIXELS` may follow.
 ///
 /// ```
 /// use warpfeed::image::Size;
@@ -22,6 +27,7 @@ pub struct SizeSchedule {
     sizes: Vec<Size>,
     epochs: u64,
     rule: Rule,
+    budget_px: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +52,7 @@ impl SizeSchedule {
     /// # Errors
     /// [`Error::Parameter`] for no size or more than 1,000, a size without pixels, and fewer epochs than sizes.
     pub fn progressive(sizes: impl IntoIterator<Item = Size>, epochs: u64) -> Result<Self> {
-        let this = Self { sizes: sizes.into_iter().collect(), epochs, rule: Rule::Progressive };
+        let this = Self { sizes: sizes.into_iter().collect(), epochs, rule: Rule::Progressive, budget_px: None };
         this.check_sizes()?;
         if epochs < this.sizes.len() as u64 {
             let expected = format!("{} or more, one for each size", this.sizes.len());
@@ -64,7 +70,7 @@ impl SizeSchedule {
     /// [`Error::Parameter`] for fewer than 2 sizes or more than 1,000, a size without pixels, and no epochs.
     pub fn drawn(sizes: impl IntoIterator<Item = Size>, epochs: u64) -> Result<Self> {
         let rule = Rule::Drawn(Drawn { weights: None, spread: 0.65, random_share: 0.1 });
-        let this = Self { sizes: sizes.into_iter().collect(), epochs, rule };
+        let this = Self { sizes: sizes.into_iter().collect(), epochs, rule, budget_px: None };
         this.check_sizes()?;
         if this.sizes.len() < 2 {
             return Err(Error::parameter("sizes", "sizes", "2 or more", this.sizes.len()));
@@ -108,6 +114,19 @@ impl SizeSchedule {
         weights.iter_mut().for_each(|weight| *weight /= sum);
         self.drawn_mut("weights")?.weights = Some(weights);
         Ok(self)
+    }
+
+    /// Gives each size a batch size of its own: as many images as have at most this number of pixels together, but one at
+    /// least. Default: the pipeline's batch size for all.
+    #[must_use]
+    pub const fn budget(mut self, pixels: u64) -> Self {
+        self.budget_px = Some(pixels);
+        self
+    }
+
+    /// Number of pixels in a batch, if sizes have batch sizes of their own.
+    pub(crate) const fn pixel_budget(&self) -> Option<u64> {
+        self.budget_px
     }
 
     fn drawn_mut(&mut self, parameter: &'static str) -> Result<&mut Drawn> {
@@ -211,6 +230,28 @@ impl SizeSchedule {
         let fit = budget_px / size.area_px().max(1);
         let multiple = fit - fit % divisor.max(1);
         if multiple == 0 { fit.max(1) } else { multiple }
+    }
+}
+
+text_value!(SizeSchedule);
+
+/// Reads the written form.
+impl FromStr for SizeSchedule {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = |expected: &str| Error::parameter("sizes", "text", expected, format!("{text:?}"));
+        let expected = "sizes and epochs such as 128,192,224/90 or drawn=128,192,224/90, and then ,budget=PIXELS";
+        let (sizes, rest) = text.split_once('/').ok_or_else(|| wrong(expected))?;
+        let (epochs, budget) = rest.split_once(',').map_or((rest, None), |(epochs, budget)| (epochs, Some(budget)));
+        let epochs = epochs.parse().map_err(|_| wrong(expected))?;
+        let is_drawn = sizes.starts_with("drawn=");
+        let sizes = sizes.trim_start_matches("drawn=").split(',').map(Size::read);
+        let sizes = sizes.collect::<Result<Vec<Size>, String>>().map_err(|expected| wrong(&expected))?;
+        let schedule = if is_drawn { Self::drawn(sizes, epochs) } else { Self::progressive(sizes, epochs) }?;
+        let Some(budget) = budget else { return Ok(schedule) };
+        let budget = budget.strip_prefix("budget=").and_then(|pixels| pixels.parse().ok());
+        budget.map(|pixels| schedule.budget(pixels)).ok_or_else(|| wrong(expected))
     }
 }
 

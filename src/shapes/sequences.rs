@@ -3,6 +3,7 @@
 use super::naflex::MAX_SEQUENCE;
 use crate::error::{Error, Result};
 use crate::rng::{Domain, SampleRng};
+use std::str::FromStr;
 
 /// Largest number of batches in a plan.
 const MAX_BATCHES: u64 = 1 << 28;
@@ -11,7 +12,10 @@ const MAX_BATCHES: u64 = 1 << 28;
 const LENGTHS: u64 = 0;
 const EPOCHS: u64 = 1;
 
-/// The lengths that sequences may have, and the number of tokens in a batch.
+/// The lengths that sequences may have, and the number of tokens in a batch
+/// ([`PipelineBuilder::sequences`](crate::PipelineBuilder::sequences)).
+///
+/// The written form is `128,256,784/4096`, lengths and tokens; `,divisor=1` may follow.
 ///
 /// ```
 /// use warpfeed::shapes::sequences::TokenBudget;
@@ -83,6 +87,33 @@ impl TokenBudget {
             return Err(Error::parameter("naflex", "seq_lens", "one length or more", "none"));
         }
         self.seq_lens.iter().try_for_each(|seq_len| self.batch_size(*seq_len).map(drop))
+    }
+}
+
+text_value!(TokenBudget);
+
+/// Reads the written form.
+impl FromStr for TokenBudget {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            let expected = "lengths and tokens such as 128,256,784/4096, and then ,divisor=N";
+            Error::parameter("sequences", "text", expected, format!("{text:?}"))
+        };
+        let (seq_lens, rest) = text.split_once('/').ok_or_else(wrong)?;
+        let (tokens, divisor) = rest.split_once(',').map_or((rest, None), |(tokens, divisor)| (tokens, Some(divisor)));
+        let seq_lens = seq_lens.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>().map_err(|_| wrong())?;
+        let budget = Self::new(tokens.parse().map_err(|_| wrong())?, seq_lens);
+        let budget = match divisor {
+            None => budget,
+            Some(text) => {
+                let divisor = text.strip_prefix("divisor=").and_then(|divisor| divisor.parse().ok());
+                budget.divisor(divisor.ok_or_else(wrong)?)
+            }
+        };
+        budget.validate()?;
+        Ok(budget)
     }
 }
 

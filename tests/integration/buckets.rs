@@ -3,8 +3,9 @@
 use crate::common::{self, Random, WithBad, as_made, image, jpeg, samples};
 use std::collections::{BTreeMap, BTreeSet};
 use warpfeed::image::{JpegOptions, Size, encode_jpeg};
-use warpfeed::ops::{BucketCrop, Hflip};
-use warpfeed::prelude::random_horizontal_flip;
+use warpfeed::ops::{BucketCrop, Hflip, RandomSequenceCrop};
+use warpfeed::prelude::{random_horizontal_flip, random_resized_crop};
+use warpfeed::shapes::{BatchShape, patches::Patches};
 use warpfeed::source::{EncodedImages, ImageSizes, Source};
 use warpfeed::{
     Batch, Buckets, DType, Device, LastBatch, Layout, Mix, OnError, Orientation, Partition, Pipeline, PipelineBuilder,
@@ -325,4 +326,126 @@ fn what_buckets_cannot_have_is_refused_by_name() {
     let wrong = builder(shapes(9)).image_sizes(ImageSizes::from_sizes(vec![Size::new(30, 20); 9])).build().unwrap();
     let error = wrong.epoch(0).next().unwrap().unwrap_err().to_string();
     assert!(error.contains("had 30 x 20 before") || error.contains("30"), "{error}");
+}
+
+/// Each batch of each rank: its shape, and its samples.
+fn planned(builder: &PipelineBuilder, ranks: u32, epoch: u64) -> Vec<Vec<(BatchShape, Vec<u64>)>> {
+    let is_ragged = builder.is_ragged();
+    let rank = |rank| {
+        let builder = builder.clone().partition(Partition::new(rank, ranks).unwrap());
+        if is_ragged {
+            let pipeline = builder.build_ragged().unwrap();
+            let batches = pipeline.epoch(epoch).map(|batch| batch.unwrap());
+            return batches.map(|batch| (batch.shape().unwrap(), batch.indices().to_vec())).collect::<Vec<_>>();
+        }
+        let pipeline = builder.build().unwrap();
+        let batches = pipeline.epoch(epoch).map(|batch| batch.unwrap()).map(|batch| {
+            let (width, height) = size_of(&batch);
+            assert_eq!(batch.shape(), Some(BatchShape::Size(Size::new(width as u32, height as u32))));
+            (batch.shape().unwrap(), batch.indices().to_vec())
+        });
+        batches.collect()
+    };
+    let all: Vec<Vec<_>> = (0..ranks).map(rank).collect();
+    for step in 0..all[0].len() {
+        assert!(all.iter().all(|rank| rank.len() == all[0].len() && rank[step].0 == all[0][step].0));
+        assert!(all.iter().all(|rank| rank[step].1.len() == all[0][step].1.len()));
+    }
+    all
+}
+
+fn sized(spec: &str) -> PipelineBuilder {
+    Pipeline::builder(shapes(61))
+        .device(Device::Cpu)
+        .threads(2)
+        .batch_size(4)
+        .shuffle(5)
+        .output(DType::U8, Layout::Nhwc)
+        .sizes(spec.parse().unwrap())
+        .transform(random_resized_crop(99))
+}
+
+#[test]
+fn sizes_change_over_time_alike_on_all_ranks() {
+    let sides = |builder: &PipelineBuilder, epoch| -> BTreeSet<u32> {
+        let all = planned(builder, 3, epoch);
+        let samples: BTreeSet<u64> = all.iter().flatten().flat_map(|(_, indices)| indices.clone()).collect();
+        assert_eq!(samples.len(), 61);
+        all[0].iter().map(|(shape, _)| shape.size().unwrap().width).collect()
+    };
+    let progressive = sized("16,24,32/6");
+    let stages: Vec<_> = (0..8).map(|epoch| sides(&progressive, epoch)).collect();
+    assert!(stages.iter().all(|sides| sides.len() == 1));
+    let stages: Vec<u32> = stages.into_iter().flatten().collect();
+    assert_eq!(stages, [16, 16, 24, 24, 32, 32, 32, 32]);
+    let drawn = sized("drawn=16,24,32/4").batch_size(1);
+    assert!(sides(&drawn, 1).len() > 1, "sizes differ within an epoch");
+
+    let budget = sized("16,32/2,budget=4096").last_batch(LastBatch::Drop);
+    for (epoch, len) in [(0, 16), (1, 4)] {
+        assert!(planned(&budget, 1, epoch)[0].iter().all(|(_, indices)| indices.len() == len));
+    }
+    // Batches come again after each state.
+    let pipeline = sized("drawn=16,24,32/4").build().unwrap();
+    let all = batches(pipeline.epoch(2));
+    for (number, batch) in (1..).zip(pipeline.epoch(2)) {
+        let batch = batch.unwrap();
+        assert!(batches(pipeline.resume(&batch.state()).unwrap()) == all[number..]);
+        let recipe = &batch.recipes(0).unwrap()[0];
+        let source = shapes(61).encoded(batch.indices()[0]).unwrap();
+        let options = as_made(recipe).orientation(Orientation::Ignore);
+        assert!(apply(&source, recipe, &options).unwrap().as_bytes().unwrap() == samples(&batch)[0].bytes);
+    }
+    let other = sized("drawn=16,24,32/5").build().unwrap();
+    let state = pipeline.epoch(0).next().unwrap().unwrap().state();
+    assert!(other.resume(&state).unwrap_err().to_string().contains("shapes"));
+}
+
+#[test]
+fn sequences_of_patches_have_the_batchs_length_alike_on_all_ranks() {
+    let builder = Pipeline::builder(shapes(61))
+        .device(Device::Cpu)
+        .threads(2)
+        .shuffle(5)
+        .sequences("16,36,64/288,divisor=2".parse().unwrap())
+        .transform(RandomSequenceCrop::new(4));
+    for epoch in 0..2 {
+        let all = planned(&builder, 2, epoch);
+        let lens: BTreeSet<String> = all[0].iter().map(|(shape, _)| format!("{shape:?}")).collect();
+        assert!(lens.len() > 1, "{lens:?}");
+        let samples: BTreeSet<u64> = all.iter().flatten().flat_map(|(_, indices)| indices.clone()).collect();
+        assert_eq!(samples.len(), 61);
+    }
+    let pipeline = builder.clone().build_ragged().unwrap();
+    let mut seen = 0;
+    for batch in pipeline.epoch(0) {
+        let batch = batch.unwrap();
+        let Some(BatchShape::SeqLen(seq_len)) = batch.shape() else { panic!("it has a length") };
+        assert!(batch.len() * seq_len as usize <= 288);
+        let patches = batch.patches::<f32>(Patches::new(4), None).unwrap();
+        assert_eq!(patches.patches().len(), batch.len() * seq_len as usize * 4 * 4 * 3);
+        for (i, image) in batch.images().iter().enumerate() {
+            let [_, _, height, width] = image.shape();
+            let [rows, columns] = [height / 4, width / 4];
+            assert!(height % 4 == 0 && width % 4 == 0 && rows * columns <= seq_len as usize);
+            assert_eq!(patches.spatial_shapes()[2 * i..2 * i + 2], [rows as i64, columns as i64]);
+            let valid = &patches.valid()[i * seq_len as usize..][..seq_len as usize];
+            assert!(valid.iter().enumerate().all(|(at, valid)| *valid == (at < rows * columns)));
+            // The first pixel of each patch.
+            let values = image.to_host().unwrap();
+            let values = values.as_slice::<f32>().unwrap();
+            for at in 0..rows * columns {
+                let (y, x) = (at / columns * 4, at % columns * 4);
+                let patch = &patches.patches()[(i * seq_len as usize + at) * 48..][..3];
+                let want = [0, 1, 2].map(|c| values[(c * height + y) * width + x]);
+                assert_eq!(patch, want);
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 61);
+    let text = |builder: PipelineBuilder| builder.build_ragged().map(|_| ()).unwrap_err().to_string();
+    assert!(text(builder.clone().on_error(OnError::Skip)).contains("on_error"));
+    assert!(text(builder.clone().sizes("16/1".parse().unwrap())).contains("sizes"));
+    assert!(builder.build().is_err());
 }

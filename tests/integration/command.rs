@@ -243,8 +243,9 @@ fn all_transforms_are_listed() {
         let (_folder, file) =
             transforms(&format!("[{}, {{\"op\": \"center_crop\", \"width\": 8, \"height\": 8}}]", entry["written"]));
         // Those that come after normalize, that which needs larger images, those which a transform draws with another
-        // sample, and those which need masks.
+        // sample, those which need masks, and that which needs buckets.
         let other = [
+            "bucket_crop",
             "normalize",
             "to_float",
             "erase",

@@ -47,7 +47,7 @@ const MODULES: &[(&str, &str)] = &[
     ("contract", "apply error hex ops os output plan preprocess preset tensor"),
     (
         "pipeline",
-        "apply backend device error fields hex mix ops options order os pixels plan preprocess preset rng sampler source targets tensor trace",
+        "apply backend device error fields hex mix ops options order os pixels plan preprocess preset rng sampler shapes source targets tensor trace",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),

@@ -7,7 +7,7 @@ use crate::tensor::{Held, Tensor};
 use pyo3::prelude::*;
 use warpfeed::fields::{BatchFields, BoxFormat};
 use warpfeed::image::Size;
-use warpfeed::{BatchImages, DeviceOf, EpochState, FieldTensor, PaddedImages, Targets};
+use warpfeed::{BatchImages, DeviceOf, EpochState, FieldTensor, ImageCrop, PaddedImages, Targets};
 
 /// The images of a view.
 pub(crate) enum View {
@@ -86,6 +86,10 @@ pub(crate) struct Batch {
     repetitions: Vec<u32>,
     #[pyo3(get)]
     mixed: Option<Mixed>,
+    /// With buckets: height and width of each image in the data set, top and left of its crop, height and width of the crop;
+    /// `None` without buckets, and if images are moved otherwise.
+    #[pyo3(get)]
+    crops: Option<Vec<[i64; 6]>>,
     /// Number of images at the end that only fill the batch.
     #[pyo3(get)]
     padding: usize,
@@ -125,6 +129,8 @@ impl Batch {
             (mixed.partners().to_vec(), mixed.partner_labels().map(<[u32]>::to_vec), mixed.shares().to_vec())
         });
         let targets = batch.take_targets().map(|targets| targets_of(py, targets)).transpose()?;
+        let crops = batch.shape().and_then(|_| batch.crops().ok());
+        let crops = crops.map(|crops| crops.iter().map(ImageCrop::sdxl).collect());
         let (repetitions, padding, state) = (batch.repetitions(), batch.padding(), batch.state());
         let (mut views, mut sizes) = (Vec::new(), None);
         for view in batch.into_views() {
@@ -140,7 +146,7 @@ impl Batch {
                 }
             });
         }
-        Ok(Self { views, sizes, labels, targets, fields, indices, index_list, repetitions, mixed, padding, state })
+        Ok(Self { views, sizes, labels, targets, fields, indices, index_list, repetitions, mixed, crops, padding, state })
     }
 }
 

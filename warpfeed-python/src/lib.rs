@@ -2,6 +2,7 @@
 
 mod arrow;
 mod batch;
+mod buckets;
 mod cuda;
 mod ending;
 mod epoch;
@@ -70,6 +71,8 @@ fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
 mod _warpfeed {
     #[pymodule_export]
     use super::batch::{Batch, Fields};
+    #[pymodule_export]
+    use super::buckets::BucketPlan;
     #[pymodule_export]
     use super::cuda::CudaTransforms;
     #[pymodule_export]

@@ -26,6 +26,8 @@ use crate::preset::Preset;
 use crate::raster::{DEFAULT_MAX_PIXELS, Size};
 use crate::sampler::Sampler;
 use crate::shapes::Buckets;
+use crate::shapes::over_time::SizeSchedule;
+use crate::shapes::sequences::TokenBudget;
 use crate::source::{ImageSizes, Input};
 use crate::targets::TargetSpec;
 use crate::tensor::{BatchMemory, DType, Layout};
@@ -124,6 +126,8 @@ pub struct PipelineBuilder {
     sampler: Option<Sampler>,
     buckets: Option<Buckets>,
     unit: Option<u64>,
+    sizes: Option<SizeSchedule>,
+    sequences: Option<TokenBudget>,
     image_sizes: Option<Arc<ImageSizes>>,
     sizes_file: Option<PathBuf>,
     mix: Option<Mix>,
@@ -172,6 +176,8 @@ impl PipelineBuilder {
             sampler: None,
             buckets: None,
             unit: None,
+            sizes: None,
+            sequences: None,
             image_sizes: None,
             sizes_file: None,
             mix: None,
@@ -296,6 +302,42 @@ impl PipelineBuilder {
     #[must_use]
     pub fn unit(mut self, positions: u64) -> Self {
         self.unit = Some(positions);
+        self
+    }
+
+    /// Changes the size of images in the course of training: all images of a batch have the size of its step, the same on
+    /// all ranks. Each image gets that size by [`BucketCrop`](crate::ops::BucketCrop) or by
+    /// [`RandomResizedCrop`](crate::ops::RandomResizedCrop), whose own size then stands for nothing. All ranks have equally
+    /// many batches ([`equal_batches`](Self::equal_batches)). A sample's pixels depend on its place in the epoch.
+    ///
+    /// ```
+    /// use warpfeed::{image::{Image, JpegOptions, encode_jpeg}, prelude::*, shapes::over_time::SizeSchedule};
+    ///
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let source = EncodedImages::new((0..8).map(|label| (jpeg.clone(), label)));
+    /// let pipeline = Pipeline::builder(source)
+    ///     .batch_size(4)
+    ///     .sizes(SizeSchedule::progressive([16, 24].map(Size::from), 2)?)
+    ///     .transform(random_resized_crop(24))
+    ///     .build()?;
+    /// let sides = |epoch| pipeline.epoch(epoch).next().unwrap().map(|batch| batch.images().shape()[3]);
+    /// assert_eq!((sides(0)?, sides(1)?), (16, 24));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[must_use]
+    pub fn sizes(mut self, sizes: SizeSchedule) -> Self {
+        self.sizes = Some(sizes);
+        self
+    }
+
+    /// Batches images as sequences of patches, for models of native resolution (NaFlex): each batch has a length of its
+    /// own, the same on all ranks, and as many images as the budget of tokens lets it have. The operations must have
+    /// [`SequenceResize`](crate::ops::SequenceResize) or [`RandomSequenceCrop`](crate::ops::RandomSequenceCrop), and
+    /// [`build_ragged`](Self::build_ragged) makes the pipeline; [`Batch::patches`](crate::Batch::patches) cuts the images
+    /// into patches. The batch size is that of the budget. A sample's pixels depend on its place in the epoch.
+    #[must_use]
+    pub fn sequences(mut self, budget: TokenBudget) -> Self {
+        self.sequences = Some(budget);
         self
     }
 
@@ -825,7 +867,10 @@ impl PipelineBuilder {
     #[must_use]
     pub fn is_ragged(&self) -> bool {
         let ends = || check_ops(&self.ops, self.stored_size(), self.values().ok()?.unwrap_or(PixelValues::RGB8)).ok();
-        self.views.is_none() && self.buckets.is_none() && ends().is_some_and(|ends| ends.size.is_none())
+        self.views.is_none()
+            && self.buckets.is_none()
+            && self.sizes.is_none()
+            && ends().is_some_and(|ends| ends.size.is_none())
     }
 
     /// Makes a pipeline whose images keep the sizes that the operations give them: see [`RaggedPipeline`]. Otherwise

@@ -14,6 +14,8 @@ use crate::pixels::Pixels;
 use crate::plan::Strategy;
 use crate::raster::Size;
 use crate::shapes::Buckets;
+use crate::shapes::over_time::SizeSchedule;
+use crate::shapes::sequences::TokenBudget;
 use crate::targets::TargetSpec;
 use crate::tensor::{DType, Layout};
 use SettingEffect::{Batches, Nothing, Order};
@@ -111,6 +113,12 @@ impl Setting {
             "Images that share a shape, one after the other in the order of all ranks, with buckets.";
         sizes_file: PathBuf, "FILE", "", Nothing,
             "Keep the sizes of images for buckets in this file, so that headers are read once.";
+        sizes: SizeSchedule, "SPEC", "", Batches,
+            "Change the size of images over the epochs: 128,192,224/90, or drawn=128,192,224/90 as timm.\n\n\
+             ,budget=PIXELS may follow, for larger batches of smaller images.";
+        sequences: TokenBudget, "SPEC", "", Batches,
+            "Batch images as sequences of patches: lengths and tokens, as 128,256,784/16384.\n\n\
+             ,divisor=N may follow: the number that batch sizes are multiples of, 8 unless given.";
         targets: TargetSpec, "SPEC", "", Batches,
             "Deliver targets: class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes.\n\n\
              A colon and the name of their field may follow, as in multi-hot=80:json.tags.";

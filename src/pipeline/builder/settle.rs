@@ -16,6 +16,7 @@ use crate::os::notice;
 use crate::os::threads::MAX_THREADS;
 use crate::pipeline::bucketed::{Bucketed, UnitOptions};
 use crate::pipeline::cache::{Cache, ImageCache};
+use crate::pipeline::planned::Planned;
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
 use crate::pipeline::recipes::{Recipes, ViewTransforms, most_images};
 use crate::pipeline::setup::{Setup, all_positions};
@@ -70,7 +71,13 @@ impl PipelineBuilder {
         self.check_lanes(partition, is_stream)?;
         let chosen = self.chosen(partition)?;
         let bucketed = self.bucketed(&views, partition, chosen.as_ref(), threads)?;
-        let largest = bucketed.as_ref().map(|bucketed| bucketed.most());
+        let planned = self.planned(&views, partition, chosen.as_ref(), bucketed.is_some())?;
+        // Ranks with other numbers of batches would have other shapes.
+        self.equal_batches |= planned.is_some();
+        let largest = match (&bucketed, &planned) {
+            (Some(bucketed), _) => Some(bucketed.most()),
+            (None, planned) => planned.as_ref().and_then(Planned::most),
+        };
         let (outputs, normalize) = self.outputs(&views, largest)?;
         self.check_outputs(&views, &outputs, normalize)?;
         let positions = chosen.as_ref().map(|chosen| chosen.positions);
@@ -80,13 +87,14 @@ impl PipelineBuilder {
         };
         let target_bytes = self.targets.as_ref().map_or(self.options.target_bytes, TargetSpec::max_bytes);
         let options = RunOptions { threads, target_bytes, fields: self.fields.len(), outputs, ..self.options.clone() };
-        let options = match &bucketed {
-            Some(bucketed) => RunOptions { batch_size: bucketed.most_images(), ..options },
-            None => options,
+        let most_images = match (&bucketed, &planned) {
+            (Some(bucketed), _) => Some(bucketed.most_images()),
+            (None, planned) => planned.as_ref().map(Planned::most_images),
         };
+        let options = RunOptions { batch_size: most_images.unwrap_or(options.batch_size), ..options };
         let all = all_positions(&sampler, self.limit);
-        let batch_images = match &bucketed {
-            Some(bucketed) => bucketed.most_images(),
+        let batch_images = match most_images {
+            Some(most) => most,
             None => self.batch_images(&options, all, is_stream)?,
         };
         let options = Arc::new(RunOptions { batch_images, entry_points: self.entry_points.open()?, ..options });
@@ -109,6 +117,7 @@ impl PipelineBuilder {
             sampler,
             chosen: chosen.map(Arc::new),
             bucketed: bucketed.map(Arc::new),
+            planned: planned.map(Arc::new),
             recipes,
             normalize,
             limit: self.limit,
@@ -364,6 +373,62 @@ impl PipelineBuilder {
         Bucketed::new(buckets.clone(), sizes, &**source, chosen, &options).map(Some)
     }
 
+    /// The shapes of batches by their places in an epoch; `None` if places do not decide.
+    fn planned(
+        &self,
+        views: &[ViewTransforms],
+        partition: Partition,
+        chosen: Option<&Chosen>,
+        has_buckets: bool,
+    ) -> Result<Option<Planned>> {
+        let refused =
+            |parameter, expected: &str, got: &str| Err(Error::parameter("pipeline", parameter, expected, got));
+        let name = match (&self.sizes, &self.sequences) {
+            (None, None) => return Ok(None),
+            (Some(_), None) => "sizes",
+            (None, Some(_)) => "sequences",
+            (Some(_), Some(_)) => return refused("sequences", "none with sizes", "both"),
+        };
+        if has_buckets {
+            return refused(name, "none with buckets, which have sizes of their own", "both");
+        }
+        let samples = chosen.map(|chosen| chosen.positions).or(self.input.samples());
+        let Some(samples) = samples else {
+            return Err(Error::Unsupported {
+                feature: format!("{name} over a stream"),
+                remedy: "the ranks of a stream do not have equally many batches: use a source of random access"
+                    .to_owned(),
+            });
+        };
+        if self.policy.on_error == OnError::Skip {
+            return refused("on_error", "fail or substitute where batches have shapes of their own", "skip");
+        }
+        if self.policy.last == LastBatch::Pad {
+            return refused("last_batch", "keep or drop where batches have shapes of their own", "pad");
+        }
+        let drops_last = self.policy.last == LastBatch::Drop;
+        if let Some(budget) = &self.sequences {
+            if self.shapes != Shapes::Each {
+                return refused(
+                    "sequences",
+                    "with build_ragged, as images of a batch have other sizes",
+                    "another build",
+                );
+            }
+            let samples = samples.min(self.limit.saturating_mul(partition.world_size().into()));
+            return Planned::sequences(budget, self.seed, samples, partition.world_size(), drops_last).map(Some);
+        }
+        if self.shapes != Shapes::One {
+            return refused("sizes", "with build, as all images of a batch have one size", "another build");
+        }
+        if self.cache.is_some() {
+            return refused("cache", "none with sizes that change", "one");
+        }
+        check_bucket_crop(views)?;
+        let schedule = self.sizes.clone();
+        Ok(schedule.map(|schedule| Planned::sizes(schedule, self.seed, self.options.batch_size, drops_last)))
+    }
+
     /// Checks the operations of all views. Returns the views' outputs, and the normalization, which all views share.
     /// `largest`: the largest batches, if each has a size of its own.
     fn outputs(&self, views: &[ViewTransforms], largest: Option<Largest>) -> Result<(Vec<OutputForm>, Normalization)> {
@@ -515,14 +580,15 @@ fn check_partners(views: &[ViewTransforms], is_stream: bool) -> Result<()> {
 /// Checks that each image ends with the size of its bucket.
 fn check_bucket_crop(views: &[ViewTransforms]) -> Result<()> {
     for transforms in views.iter().flat_map(|view| &view.images) {
-        let is_crop = |transform: &Transform| matches!(transform, Transform::BucketCrop(_));
+        let is_crop =
+            |transform: &Transform| matches!(transform, Transform::BucketCrop(_) | Transform::RandomResizedCrop(_));
         let Some(at) = transforms.iter().rposition(is_crop) else {
-            let expected = "with bucket_crop, which resizes and crops each image to the size of its batch";
+            let expected = "with bucket_crop or random_resized_crop, which give each image the size of its batch";
             return Err(Error::parameter("buckets", "operations", expected, "none"));
         };
         let changes = |transform: &&Transform| transform.size_effect() != SizeEffect::Keeps;
         if let Some(after) = transforms[at + 1..].iter().find(changes) {
-            let expected = "those that keep the size after bucket_crop";
+            let expected = "those that keep the size after bucket_crop or random_resized_crop";
             return Err(Error::parameter("buckets", "operations", expected, after.name()));
         }
     }

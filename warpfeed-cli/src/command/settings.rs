@@ -110,6 +110,7 @@ mod tests {
         let values: &[(&str, &[&str])] = &[
             ("batch_size", &["--batch-size", "7", "--last-batch", "drop"]),
             ("box_format", &["--box-format", "XYWH"]),
+            ("buckets", &["--buckets", "sdxl"]),
             ("classes", &["--classes", classes]),
             ("jpeg_decoder", &["--jpeg-decoder", "hybrid"]),
             ("device", &["--device", "cuda", "--jpeg-decoder", "hardware"]),

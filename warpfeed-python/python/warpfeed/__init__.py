@@ -13,6 +13,7 @@ from typing import Literal
 from . import _warpfeed
 from ._arguments import at_least as _at_least
 from ._arguments import checked as _checked
+from ._buckets import BucketBatchSampler
 from ._datasets import open_source as _open_source
 from ._errors import (
     DataError,
@@ -30,6 +31,7 @@ from ._preprocessor import Preprocessor
 from ._warpfeed import Source, Tensor, __version__
 
 __all__ = [
+    "BucketBatchSampler",
     "DataError",
     "DeviceError",
     "Error",

@@ -14,10 +14,12 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from . import _checks, _datasets, _devices, _mixing, _notebook, _plan, _python, _torchvision, _warpfeed
 from ._arguments import at_least, checked, fits, one_of, shown
+from ._buckets import buckets_text
 from ._errors import Error, ParameterError
 from ._preprocessor import Preprocessor
 from ._sampling import Listing, knows_ranks, packed, unpacked
@@ -58,6 +60,15 @@ AnyEpoch: TypeAlias = Any
 AnyBatch = _warpfeed.Batch | _devices.Batches | _python.Made
 
 _live: weakref.WeakSet[AnyEpoch] = weakref.WeakSet()
+
+
+CROPS = {
+    "original_sizes": slice(0, 2),
+    "crop_top_lefts": slice(2, 4),
+    "target_sizes": slice(4, 6),
+    "add_time_ids": slice(0, 6),
+}
+"""What SDXL is conditioned on, by its columns in the crops of a batch."""
 
 
 class _Beginnings:
@@ -235,6 +246,9 @@ class Loader(Generic[T]):
         channels: int | None = None,
         pad_to: int | None = None,
         ragged: bool | None = None,
+        buckets: str | Sequence[tuple[int, int]] | None = None,
+        unit: int | None = None,
+        sizes_file: str | os.PathLike[str] | None = None,
         targets: str | None = None,
         fields: Sequence[str] | None = None,
         columns: Mapping[str, str] | None = None,
@@ -274,7 +288,7 @@ class Loader(Generic[T]):
         if preset is not None:
             one_of("preset", preset, _warpfeed.presets())
         at_least(1, batch_size=batch_size, prefetch_factor=prefetch_factor, limit=limit, shares=shares, lanes=lanes)
-        at_least(1, repeats=repeats)
+        at_least(1, repeats=repeats, unit=unit)
         at_least(0, num_workers=num_workers, seed=seed, max_bad=max_bad)
         at_least(0, device_memory=device_memory, device_cache=device_cache)
         at_least(1, pad_to=pad_to, max_pixels=max_pixels)
@@ -315,10 +329,15 @@ class Loader(Generic[T]):
         group = self._group()
         self._unsaid = shuffle and distributed is None and group is not None and group[1] > 1
         """Whether each of several ranks would read all samples without being told to."""
+        if buckets is not None and (sampler is not None or batch_sampler is not None):
+            raise ParameterError(
+                "buckets make the batches: leave sampler and batch_sampler out, say shuffle=True, or take "
+                "warpfeed.BucketBatchSampler for torch's own loader"
+            )
         if repeats is not None and (sampler is not None or batch_sampler is not None):
             raise ParameterError("repeats and a sampler exclude each other: both make the order")
         own = None if sampler is None and batch_sampler is None else (sampler, batch_sampler)
-        if own is None and shuffle and repeats is None and found.source.samples is not None and seed is None:
+        if own is None and shuffle and repeats is None and buckets is None and found.source.samples is not None and seed is None:
             own = None if said is not None else self._shuffling()
         order, self._listing = (
             (None, None)
@@ -346,6 +365,9 @@ class Loader(Generic[T]):
             "last_batch": "drop" if drop_last else "keep",
             "partition": None if self._partition is None else "{}/{}".format(*self._partition),
             "equal_batches": even,
+            "buckets": None if buckets is None else buckets_text(buckets),
+            "unit": unit,
+            "sizes_file": None if sizes_file is None else os.fspath(sizes_file),
             "limit": limit,
             "shares": shares,
             "lanes": lanes,
@@ -613,10 +635,20 @@ class Loader(Generic[T]):
         return {
             "names": lambda: [self._one().name(index) for index in indices],
             "indices": lambda: self.many(indices),
+            **{name: partial(self._crops, batch, columns) for name, columns in CROPS.items()},
             "recipes": lambda: [recipe(*which) for which in zip(indices, repetitions, strict=True)],
         }
 
-    def many(self, numbers: list[int]) -> Any:
+    def _crops(self, batch: _warpfeed.Batch | _python.Job, columns: slice) -> Any:
+        crops = None if isinstance(batch, _python.Job) else batch.crops
+        if crops is None:
+            raise ParameterError(
+                "output: sizes and crops are those of batches with buckets whose images are resized, cropped and flipped by "
+                "warpfeed"
+            )
+        return self.many([crop[columns] for crop in crops])
+
+    def many(self, numbers: list[Any]) -> Any:
         """An array of numbers."""
         import numpy
 
@@ -657,7 +689,8 @@ class Loader(Generic[T]):
             return positions // size if self.drop_last else -(-positions // size)
         batches = self._one().batches
         if batches is None:
-            raise TypeError("the number of batches of a stream is not known")
+            what = "a stream" if self._source.samples is None else "an epoch with buckets and repeats"
+            raise TypeError(f"the number of batches of {what} is not known")
         return batches
 
     # What an iteration tells.

@@ -1,10 +1,11 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, final
 
 __version__: str
 __all__ = [
     "Batch",
+    "BucketPlan",
     "CudaTransforms",
     "Epoch",
     "Fields",
@@ -166,10 +167,21 @@ class Batch:
     @property
     def mixed(self) -> tuple[list[int], list[int] | None, list[float]] | None: ...
     @property
+    def crops(self) -> list[list[int]] | None: ...
+    @property
     def padding(self) -> int: ...
     @property
     def state(self) -> str: ...
     def __len__(self) -> int: ...
+
+@final
+class BucketPlan:
+    def __new__(cls, sizes: Sequence[tuple[int, int]], settings: Mapping[str, str]) -> BucketPlan: ...
+    def steps(self, epoch: int) -> list[list[int]]: ...
+    @property
+    def batches(self) -> int: ...
+    def bucket_of(self, index: int) -> tuple[int, int] | None: ...
+    def buckets(self) -> list[dict[str, Any]]: ...
 
 @final
 class Epoch:

@@ -21,7 +21,7 @@ from . import _python, _warpfeed
 from ._arguments import at_least, checked
 from ._errors import ParameterError, UnsupportedError
 from ._identity import is_function
-from ._loader import AnyEpoch, DTypeName, EntryPoints, Iteration, Loader
+from ._loader import CROPS, AnyEpoch, DTypeName, EntryPoints, Iteration, Loader
 from .transforms import Compose, Transform
 
 __all__ = ["DataLoader", "Module", "Options"]
@@ -38,7 +38,7 @@ _REPLACED = {
     "multiprocessing_context": "there are no worker processes here",
 }
 
-_PARTS = ("images", "labels", "names", "indices", "recipes")
+_PARTS = ("images", "labels", "names", "indices", "recipes", *CROPS)
 
 B = TypeVar("B", default=Any)
 """What a batch is, for those who annotate it: `loader: DataLoader[list[torch.Tensor]] = DataLoader(...)`."""
@@ -194,9 +194,16 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     mix: MixUp and CutMix of batches, as in "torchvision=0.2/1" or "timm=0.8/1,mode=elem".
     ragged: whether images may differ in size, and come as a list. By default only with fields or a preset of detection.
     pad_to: pads the images of a batch to the largest one, with sides that are multiples of this.
+    buckets: batches by shape: "sdxl", "flux", "kohya=1024x1024", ..., "area=1024x1024,step=64", or a list of (width, height).
+        Each image is resized and cropped to its bucket by `transforms.BucketCrop`; all ranks have the same shape in each
+        step. Images that would never come are refused, unless the text ends in ",lossy".
+    unit: images that share a shape, one after the other in the order of all ranks; it makes that order independent of the
+        number of ranks. By default those of a batch of all ranks.
+    sizes_file: keeps the images' sizes, which are read from their headers.
     output: "tuple" for [images, labels]; "dict" for {"pixel_values", "labels"}; a mapping of names to what they are, as in
         {"pixel_values": "images", "labels": "labels", "path": "names"}, where "names" are files or keys, "indices" places in
-        the data set, and "recipes" each image's operations; a function of images and labels; "batch" for the native batch,
+        the data set, and "recipes" each image's operations, and with buckets "original_sizes", "crop_top_lefts" and
+        "target_sizes" `[N, 2]` (height, width and top, left) or all six as "add_time_ids"; a function of images and labels; "batch" for the native batch,
         with views, indices, mixing and state.
     on_error: "raise", "skip", or "substitute" for a bad image; `bad()` lists them.
     orientation: whether EXIF orientation is applied: by default not for torchvision's and timm's data sets, as these ignore
@@ -241,6 +248,9 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         channels: int | None = None,
         pad_to: int | None = None,
         ragged: bool | None = None,
+        buckets: str | Sequence[tuple[int, int]] | None = None,
+        unit: int | None = None,
+        sizes_file: str | os.PathLike[str] | None = None,
         targets: str | None = None,
         fields: Sequence[str] | None = None,
         columns: Mapping[str, str] | None = None,
@@ -329,6 +339,9 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             channels=channels,
             pad_to=pad_to,
             ragged=ragged,
+            buckets=buckets,
+            unit=unit,
+            sizes_file=sizes_file,
             targets=targets,
             fields=fields,
             columns=columns,
@@ -548,7 +561,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     def array(self, tensor: _warpfeed.Tensor) -> Any:
         return from_dlpack(tensor)
 
-    def many(self, numbers: list[int]) -> Any:
+    def many(self, numbers: list[Any]) -> Any:
         return torch.tensor(numbers)
 
     def images_of(self, batch: _warpfeed.Batch) -> Any:

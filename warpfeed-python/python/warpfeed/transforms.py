@@ -270,6 +270,32 @@ class BucketCrop(Written):
 
 
 @dataclass(frozen=True)
+class SequenceResize(Written):
+    """Resizes to fill a sequence of patches."""
+
+    _tag = ("transform", "sequence_resize")
+
+    patch: int
+    interpolation: Interpolation = "bilinear"
+    seq_len: int | None = None
+    max_ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class RandomSequenceCrop(Written):
+    """Cuts out a rectangle of random area and aspect, then resizes it to fill a sequence of patches."""
+
+    _tag = ("transform", "random_sequence_crop")
+
+    patch: int
+    interpolation: Interpolation = "bilinear"
+    ratio: tuple[float, float] = (0.75, 1.3333333333333333)
+    scale: tuple[float, float] = (0.08, 1.0)
+    seq_len: int | None = None
+    max_ratio: float | None = None
+
+
+@dataclass(frozen=True)
 class CornerCrop(Written):
     """Cuts out a corner."""
 
