@@ -7,6 +7,7 @@ use crate::tensor::{Held, Tensor};
 use pyo3::prelude::*;
 use warpfeed::fields::{BatchFields, BoxFormat};
 use warpfeed::image::Size;
+use warpfeed::shapes::BatchShape;
 use warpfeed::{BatchImages, DeviceOf, EpochState, FieldTensor, ImageCrop, PaddedImages, Targets};
 
 /// The images of a view.
@@ -90,6 +91,9 @@ pub(crate) struct Batch {
     /// `None` without buckets, and if images are moved otherwise.
     #[pyo3(get)]
     crops: Option<Vec<[i64; 6]>>,
+    /// Largest number of patches of an image, for batches of sequences.
+    #[pyo3(get)]
+    seq_len: Option<u32>,
     /// Number of images at the end that only fill the batch.
     #[pyo3(get)]
     padding: usize,
@@ -129,6 +133,10 @@ impl Batch {
             (mixed.partners().to_vec(), mixed.partner_labels().map(<[u32]>::to_vec), mixed.shares().to_vec())
         });
         let targets = batch.take_targets().map(|targets| targets_of(py, targets)).transpose()?;
+        let seq_len = match batch.shape() {
+            Some(BatchShape::SeqLen(seq_len)) => Some(seq_len),
+            _ => None,
+        };
         let crops = batch.shape().and_then(|_| batch.crops().ok());
         let crops = crops.map(|crops| crops.iter().map(ImageCrop::sdxl).collect());
         let (repetitions, padding, state) = (batch.repetitions(), batch.padding(), batch.state());
@@ -146,7 +154,7 @@ impl Batch {
                 }
             });
         }
-        Ok(Self { views, sizes, labels, targets, fields, indices, index_list, repetitions, mixed, crops, padding, state })
+        Ok(Self { views, sizes, labels, targets, fields, indices, index_list, repetitions, mixed, crops, seq_len, padding, state })
     }
 }
 

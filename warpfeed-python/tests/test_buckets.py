@@ -67,7 +67,7 @@ def test_crops_are_those_that_models_are_told(folder: Path) -> None:
 
     names = ("images", "names", "original_sizes", "crop_top_lefts", "target_sizes", "add_time_ids", "recipes")
     transform = [BucketCrop(random=True), RandomHorizontalFlip(0.5)]
-    given = {"transform": transform, "orientation": "apply", "output": {name: name for name in names}}
+    given = {"transform": transform, "orientation": "apply", "output": {name: name for name in names}, "dtype": "uint8"}
     image = pytest.importorskip("PIL.Image")
     ops = pytest.importorskip("PIL.ImageOps")
     flipped = 0
@@ -141,3 +141,45 @@ def test_wrong_arguments_of_the_batch_sampler() -> None:
         given = {"sizes": [(8, 8)], "buckets": "8x8", "batch_size": 1} | arguments
         with pytest.raises(warpfeed.ParameterError):
             warpfeed.BucketBatchSampler(**given)
+
+
+def test_sizes_change_over_the_epochs(folder: Path) -> None:
+    from warpfeed.transforms import RandomResizedCrop
+
+    loader = DataLoader(folder, 8, shuffle=True, sizes="16,24/2", transform=[RandomResizedCrop(99)])
+    sides = []
+    for _ in range(2):
+        sides.append({images.shape[2:] for images, _ in loader})
+    assert sides == [{(16, 16)}, {(24, 24)}]
+
+
+def test_sequences_are_timms(folder: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from warpfeed.torch import DataLoader as Torchs
+    from warpfeed.transforms import SequenceResize
+
+    given = {"shuffle": True, "seed": 1, "sequences": "16,36/144,divisor=1", "patch": 4, "dtype": "uint8"}
+    names = ("patches", "patch_coord", "patch_valid", "pixel_attention_mask", "spatial_shapes", "names", "images")
+    transform = [SequenceResize(4, interpolation="bicubic")]
+    loader = Torchs(folder, transform=transform, orientation="apply", output={name: name for name in names}, **given)
+    image = pytest.importorskip("PIL.Image")
+    ops = pytest.importorskip("PIL.ImageOps")
+    lengths, seen = set(), 0
+    for batch in loader:
+        count, length, values = batch["patches"].shape
+        lengths.add(length)
+        assert count * length <= 144 and values == 48
+        for i, name in enumerate(batch["names"]):
+            rows, columns = batch["spatial_shapes"][i].tolist()
+            valid = batch["patch_valid"][i]
+            assert valid.sum() == rows * columns == batch["pixel_attention_mask"][i].sum() and rows * columns <= length
+            whole = ops.exif_transpose(image.open(name)).resize((columns * 4, rows * 4), image.Resampling.BICUBIC)
+            want = torch.from_numpy(numpy.asarray(whole).copy())
+            for at in range(rows * columns):
+                y, x = batch["patch_coord"][i, at].tolist()
+                patch = want[4 * y : 4 * y + 4, 4 * x : 4 * x + 4].reshape(-1)
+                assert (batch["patches"][i, at] == patch).all()
+            seen += 1
+    assert seen == 60 and len(lengths) == 2
+    with pytest.raises(warpfeed.ParameterError, match="patch"):
+        next(iter(Torchs(folder, transform=transform, **(given | {"patch": 5}))))

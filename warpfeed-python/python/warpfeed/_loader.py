@@ -249,6 +249,8 @@ class Loader(Generic[T]):
         buckets: str | Sequence[tuple[int, int]] | None = None,
         unit: int | None = None,
         sizes_file: str | os.PathLike[str] | None = None,
+        sizes: str | None = None,
+        sequences: str | None = None,
         targets: str | None = None,
         fields: Sequence[str] | None = None,
         columns: Mapping[str, str] | None = None,
@@ -329,6 +331,9 @@ class Loader(Generic[T]):
         group = self._group()
         self._unsaid = shuffle and distributed is None and group is not None and group[1] > 1
         """Whether each of several ranks would read all samples without being told to."""
+        shaped = next((name for name, value in (("sizes", sizes), ("sequences", sequences)) if value is not None), None)
+        if shaped is not None and (sampler is not None or batch_sampler is not None):
+            raise ParameterError(f"{shaped} make the batches: leave sampler and batch_sampler out, and say shuffle=True")
         if buckets is not None and (sampler is not None or batch_sampler is not None):
             raise ParameterError(
                 "buckets make the batches: leave sampler and batch_sampler out, say shuffle=True, or take "
@@ -337,7 +342,7 @@ class Loader(Generic[T]):
         if repeats is not None and (sampler is not None or batch_sampler is not None):
             raise ParameterError("repeats and a sampler exclude each other: both make the order")
         own = None if sampler is None and batch_sampler is None else (sampler, batch_sampler)
-        if own is None and shuffle and repeats is None and buckets is None and found.source.samples is not None and seed is None:
+        if own is None and shuffle and repeats is None and buckets is None and shaped is None and found.source.samples is not None and seed is None:
             own = None if said is not None else self._shuffling()
         order, self._listing = (
             (None, None)
@@ -368,6 +373,8 @@ class Loader(Generic[T]):
             "buckets": None if buckets is None else buckets_text(buckets),
             "unit": unit,
             "sizes_file": None if sizes_file is None else os.fspath(sizes_file),
+            "sizes": sizes,
+            "sequences": sequences,
             "limit": limit,
             "shares": shares,
             "lanes": lanes,
@@ -408,7 +415,7 @@ class Loader(Generic[T]):
         }
         self._source = found.source
         # Boxes and masks come with images of any size; other batches are one array, as torch's are.
-        self._ragged = bool(fields or preset in _DETECTION) if ragged is None else ragged
+        self._ragged = bool(fields or sequences or preset in _DETECTION) if ragged is None else ragged
         self._lock = threading.RLock()
         self._made: _warpfeed.Pipeline | _devices.Group | None = None
         self._process = 0

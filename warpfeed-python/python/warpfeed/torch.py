@@ -8,6 +8,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import torch
@@ -38,7 +39,8 @@ _REPLACED = {
     "multiprocessing_context": "there are no worker processes here",
 }
 
-_PARTS = ("images", "labels", "names", "indices", "recipes", *CROPS)
+_PATCHES = ("patches", "patch_coord", "patch_valid", "pixel_attention_mask", "spatial_shapes")
+_PARTS = ("images", "labels", "names", "indices", "recipes", *CROPS, *_PATCHES)
 
 B = TypeVar("B", default=Any)
 """What a batch is, for those who annotate it: `loader: DataLoader[list[torch.Tensor]] = DataLoader(...)`."""
@@ -200,6 +202,11 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     unit: images that share a shape, one after the other in the order of all ranks; it makes that order independent of the
         number of ranks. By default those of a batch of all ranks.
     sizes_file: keeps the images' sizes, which are read from their headers.
+    sizes: images whose size changes over the epochs: "128,192,224/90", or "drawn=128,192,224/90" as timm;
+        ",budget=PIXELS" may follow. `transforms.RandomResizedCrop` and `BucketCrop` take the size of the batch.
+    sequences: batches of sequences of patches (NaFlex): lengths and tokens, as "128,256,576/16384". Transforms have
+        `RandomSequenceCrop` or `SequenceResize`; images come as {"patches", "patch_coord", "patch_valid"}, as timm's models
+        take them, with "pixel_attention_mask" and "spatial_shapes" for SigLIP2's. `patch`: the side of a patch.
     output: "tuple" for [images, labels]; "dict" for {"pixel_values", "labels"}; a mapping of names to what they are, as in
         {"pixel_values": "images", "labels": "labels", "path": "names"}, where "names" are files or keys, "indices" places in
         the data set, and "recipes" each image's operations, and with buckets "original_sizes", "crop_top_lefts" and
@@ -251,6 +258,9 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         buckets: str | Sequence[tuple[int, int]] | None = None,
         unit: int | None = None,
         sizes_file: str | os.PathLike[str] | None = None,
+        sizes: str | None = None,
+        sequences: str | None = None,
+        patch: int = 16,
         targets: str | None = None,
         fields: Sequence[str] | None = None,
         columns: Mapping[str, str] | None = None,
@@ -310,7 +320,12 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             )
         if isinstance(output, Mapping) and not set(output.values()) <= set(_PARTS):
             raise ParameterError(f"output: a mapping of names in the batch to {', '.join(_PARTS)}, got {dict(output)}")
+        if sequences is None and isinstance(output, Mapping) and set(output.values()) & set(_PATCHES):
+            raise ParameterError("output: patches are those of sequences=, as in sequences='128,256,576/16384'")
+        if sequences is not None and memory_format != torch.contiguous_format:
+            raise ParameterError("memory_format=torch.channels_last is for images, and sequences= gives patches")
         self._output = output
+        self._patch = patch if sequences is not None else None
         self._channels_last = memory_format is torch.channels_last
         self._pins = pin_memory and torch.cuda.is_available()
         self._pinned = _Pinned(pin_memory_device)
@@ -342,6 +357,8 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             buckets=buckets,
             unit=unit,
             sizes_file=sizes_file,
+            sizes=sizes,
+            sequences=sequences,
             targets=targets,
             fields=fields,
             columns=columns,
@@ -527,6 +544,8 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             return batch
         images = self._images(batch, self._tensor, self._joined)
         labels = self._targets(batch)
+        if self._patch is not None:
+            images = _patches(images, self._patch, batch.seq_len)
         if self._auto_collation is False:
             images, labels = _single(images), _single(labels)
             labels = labels.item() if isinstance(labels, torch.Tensor) and labels.dim() == 0 else labels
@@ -541,6 +560,8 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             # Models of Hugging Face compute no loss without labels.
             return {"pixel_values": images} if labels is None else {"pixel_values": images, "labels": labels}
         values = {"images": lambda: images, "labels": lambda: labels} | self._beside(batch)
+        if self._patch is not None:
+            values |= {name: partial(images.__getitem__, name) for name in _PATCHES}
         return {name: values[what]() for name, what in self._output.items() if what != "labels" or labels is not None}
 
     # What Python's steps get, and what becomes of what they give.
@@ -638,6 +659,34 @@ class _Pinned:
         with torch.cuda.device(self._device):
             memory = torch.empty(len_bytes, dtype=torch.uint8, pin_memory=True)
         return memory.data_ptr(), memory
+
+
+def _patches(images: Sequence[torch.Tensor], side: int, seq_len: int | None) -> dict[str, torch.Tensor]:
+    """Images `[C, H, W]` as timm's NaFlex models and SigLIP2's take them: patches `[N, seq_len, side * side * C]`, their
+    rows and columns, whether there is a patch, and numbers of rows and columns."""
+    length = seq_len or 0
+    channels = images[0].shape[0]
+    patches = images[0].new_zeros((len(images), length, side * side * channels))
+    coord = torch.zeros((len(images), length, 2), dtype=torch.int64)
+    valid = torch.zeros((len(images), length), dtype=torch.bool)
+    shapes = torch.zeros((len(images), 2), dtype=torch.int64)
+    for i, image in enumerate(images):
+        rows, columns = image.shape[1] // side, image.shape[2] // side
+        if (rows * side, columns * side) != tuple(image.shape[1:]):
+            raise ParameterError(
+                f"patch: images have {image.shape[2]} x {image.shape[1]} pixels, which are no whole patches of {side}: say the patch "
+                "of RandomSequenceCrop or SequenceResize"
+            )
+        count = rows * columns
+        cut = image.reshape(channels, rows, side, columns, side).permute(1, 3, 2, 4, 0)
+        patches[i, :count] = cut.reshape(count, -1)
+        at = torch.arange(count)
+        coord[i, :count] = torch.stack((at // columns, at % columns), 1)
+        valid[i, :count] = True
+        shapes[i] = torch.tensor([rows, columns])
+    mask = valid.to(torch.int32)
+    names = {"patches": patches, "patch_coord": coord, "patch_valid": valid}
+    return names | {"pixel_attention_mask": mask, "spatial_shapes": shapes}
 
 
 def _view(memory: torch.Tensor, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
