@@ -13,7 +13,7 @@ fn size(of: &Value) -> Size {
     Size::new(of[0].as_u64().unwrap() as u32, of[1].as_u64().unwrap() as u32)
 }
 
-fn lines(name: &str) -> Vec<Value> {
+pub(super) fn lines(name: &str) -> Vec<Value> {
     let shared = PathBuf::from(std::env::var_os("WARPFEED_SHARED").expect("WARPFEED_SHARED names a folder"));
     let text = std::fs::read_to_string(shared.join("reference/shapes").join(name)).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

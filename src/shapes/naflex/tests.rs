@@ -3,13 +3,10 @@
 use super::*;
 use crate::rng::Domain;
 use serde_json::Value;
-use std::path::PathBuf;
 
 /// The lines of a file of reference cases, of one kind.
 pub(in crate::shapes) fn lines(name: &str, kind: &str) -> Vec<Value> {
-    let shared = PathBuf::from(std::env::var_os("WARPFEED_SHARED").expect("WARPFEED_SHARED names a folder"));
-    let text = std::fs::read_to_string(shared.join("reference/shapes").join(name)).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = crate::shapes::tests::lines(name);
     let lines: Vec<Value> = lines.into_iter().filter(|line| line["kind"] == kind).collect();
     assert!(!lines.is_empty(), "{name} has no {kind}");
     lines
