@@ -9,10 +9,11 @@ use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuild
 use warpfeed::image::{Image, JpegOptions, contact_sheet, encode_jpeg, write_png};
 use warpfeed::ops::{BucketCrop, SampleRng};
 use warpfeed::prelude::*;
+use warpfeed::shapes::Buckets;
 use warpfeed::source::{EncodedImages, ImageFolder, Input};
-use warpfeed::{Buckets, Error, LastBatch, Result};
+use warpfeed::{Error, LastBatch, Result};
 
-const EPOCHS: u64 = 8;
+const EPOCHS: u64 = 6;
 /// Steps from noise to an image.
 const STEPS: u32 = 12;
 

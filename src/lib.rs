@@ -159,7 +159,6 @@ pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};
 pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use sampler::{EpochOrder, Sampler};
-pub use shapes::{BucketSummary, Buckets, Nearest};
 pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec, TargetType};
 pub use tensor::{
     BatchMemory, DType, DeviceOf, Element, FieldTensor, FieldValues, Layout, MemoryBlock, TargetBytes, TargetElement,

@@ -95,7 +95,7 @@ impl RunOptions {
 
     /// Whether the images of a batch have sizes of their own.
     pub(crate) fn is_ragged(&self) -> bool {
-        self.outputs.iter().any(|output| output.size.is_none() && output.largest.is_none())
+        self.outputs.iter().any(|output| output.shared_size().is_none())
     }
 
     /// Whether each batch has a size of its own.
@@ -232,7 +232,12 @@ pub(crate) struct OutputForm {
 impl OutputForm {
     /// Size of every image, or the largest of batches. 0 x 0 if each image has a size of its own.
     pub(crate) fn one_size(&self) -> Size {
-        self.size.or(self.largest.map(|largest| largest.size)).unwrap_or(Size::new(0, 0))
+        self.shared_size().unwrap_or(Size::new(0, 0))
+    }
+
+    /// Size of all images of a batch, the largest if batches have sizes of their own. `None` if each image has one.
+    pub(crate) fn shared_size(&self) -> Option<Size> {
+        self.size.or(self.largest.map(|largest| largest.size))
     }
 
     /// The smallest size that images of these sizes fit in, with sides that `padded_to` divides.
@@ -266,7 +271,7 @@ impl OutputForm {
 
     /// Largest number of pixels of an image, which has at most `max_px`.
     fn most_px(&self, max_px: u64) -> u64 {
-        self.size.or(self.largest.map(|largest| largest.size)).map_or(max_px, Size::area_px)
+        self.shared_size().map_or(max_px, Size::area_px)
     }
 }
 

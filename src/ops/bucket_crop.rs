@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 /// place ([`PipelineBuilder::buckets`](crate::PipelineBuilder::buckets)).
 ///
 /// The resized image has the bucket's width or height, and the other side is rounded half up, or as the preset's system
-/// does ([`Buckets::covering`](crate::Buckets::covering)). At the center, a crop leaves out as many pixels before it as
+/// does ([`Buckets::covering`](crate::shapes::Buckets::covering)). At the center, a crop leaves out as many pixels before it as
 /// after it, or one less. An image so thin that it would become longer than 65,535 pixels is cropped first.
 ///
 /// ```
 /// use warpfeed::ops::BucketCrop;
-/// use warpfeed::{Buckets, image::{Image, JpegOptions, encode_jpeg}, prelude::*};
+/// use warpfeed::{image::{Image, JpegOptions, encode_jpeg}, prelude::*, shapes::Buckets};
 ///
 /// let jpeg = |width, height| encode_jpeg(&Image::new(Size::new(width, height)), &JpegOptions::default());
 /// let source = EncodedImages::new([(jpeg(40, 30)?, 0), (jpeg(30, 40)?, 1), (jpeg(44, 30)?, 2)]);

@@ -6,8 +6,7 @@ use super::transform::RandomTransform;
 use super::values::PixelValues;
 use super::{Resize, ResizedCrop, SizeEffect};
 use crate::error::{Error, Result};
-use crate::shapes::BatchShape;
-use crate::shapes::naflex::{SequenceCrop, SequenceSize};
+use crate::shapes::{BatchShape, SequenceCrop, SequenceSize};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 

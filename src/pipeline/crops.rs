@@ -134,7 +134,7 @@ impl<I> Batch<I> {
     ///
     /// ```
     /// use warpfeed::ops::BucketCrop;
-    /// use warpfeed::{Buckets, image::{Image, JpegOptions, encode_jpeg}, prelude::*};
+    /// use warpfeed::{image::{Image, JpegOptions, encode_jpeg}, prelude::*, shapes::Buckets};
     ///
     /// let jpeg = encode_jpeg(&Image::new(Size::new(50, 30)), &JpegOptions::default())?;
     /// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)]))

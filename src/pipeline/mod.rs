@@ -58,7 +58,7 @@ use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
-use crate::shapes::{BatchShape, BucketSummary};
+use crate::shapes::{BatchShape, BucketStep, BucketSummary};
 use crate::source::stream::Place;
 use crate::source::{Input, SourceSummary};
 use crate::targets::TargetSpec;
@@ -424,7 +424,7 @@ impl<I> Pipeline<I> {
 
     /// The buckets that had too few samples, so that their images went to others ([`Buckets::min_samples`]).
     ///
-    /// [`Buckets::min_samples`]: crate::Buckets::min_samples
+    /// [`Buckets::min_samples`]: crate::shapes::Buckets::min_samples
     #[must_use]
     pub fn merged_buckets(&self) -> &[Size] {
         self.setup.bucketed.as_ref().map_or(&[], |bucketed| bucketed.merged())
@@ -439,7 +439,7 @@ impl<I> Pipeline<I> {
     /// The indices of the samples that never come, with buckets that may lose some ([`Buckets::lossy`]): images that go
     /// to no bucket, or whose headers cannot be read, and those of buckets that have no full batch.
     ///
-    /// [`Buckets::lossy`]: crate::Buckets::lossy
+    /// [`Buckets::lossy`]: crate::shapes::Buckets::lossy
     #[must_use]
     pub fn lost(&self) -> Vec<u64> {
         self.setup.bucketed.as_ref().map_or_else(Vec::new, |bucketed| bucketed.never())
@@ -450,7 +450,7 @@ impl<I> Pipeline<I> {
     ///
     /// # Errors
     /// The errors of the sampler.
-    pub fn steps(&self, epoch: u64) -> Result<Option<Vec<(Size, Vec<u64>)>>> {
+    pub fn steps(&self, epoch: u64) -> Result<Option<Vec<BucketStep>>> {
         let setup = &*self.setup;
         let Some(bucketed) = &setup.bucketed else { return Ok(None) };
         let rest = setup.rest(epoch, &[], self.partition().world_size());
@@ -458,7 +458,7 @@ impl<I> Pipeline<I> {
         let step = |number| {
             let positions = batches.start(number)..batches.start(number + 1);
             let indices = positions.filter_map(|position| picks.get(position)).map(|pick| pick.index).collect();
-            Some((batches.shape(number)?.size()?, indices))
+            Some(BucketStep::new(batches.shape(number)?.size()?, indices))
         };
         Ok(Some((0..batches.count()).filter_map(step).collect()))
     }

@@ -5,9 +5,7 @@ use crate::backend::Largest;
 use crate::error::{Error, Result};
 use crate::hex::hex;
 use crate::raster::Size;
-use crate::shapes::BatchShape;
-use crate::shapes::over_time::SizeSchedule;
-use crate::shapes::sequences::{SequencePlan, TokenBudget};
+use crate::shapes::{BatchShape, SequenceBatch, SequencePlan, SizeSchedule, TokenBudget};
 use sha2::{Digest, Sha256};
 
 /// The shapes of the batches of an epoch, the same on all ranks.
@@ -92,9 +90,7 @@ impl Planned {
             Kind::Sequences(plan) => {
                 let batches = plan.epoch(epoch);
                 let last = batches.last().copied();
-                let of = |batch: crate::shapes::sequences::SequenceBatch| {
-                    (BatchShape::SeqLen(batch.seq_len), batch.batch_size)
-                };
+                let of = |batch: SequenceBatch| (BatchShape::SeqLen(batch.seq_len), batch.batch_size);
                 Box::new(batches.into_iter().map(of).chain(last.into_iter().cycle().map(of)))
             }
         }

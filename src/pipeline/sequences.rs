@@ -2,8 +2,8 @@
 
 use super::batch::Batch;
 use crate::error::{Error, Result};
-use crate::shapes::BatchShape;
-use crate::shapes::patches::{ImageValues, PatchBatch, Patches};
+use crate::raster::Size;
+use crate::shapes::{BatchShape, ImageValues, PatchBatch, Patches};
 use crate::tensor::{Element, Layout, Tensor};
 
 impl Batch<Vec<Tensor>> {
@@ -15,7 +15,7 @@ impl Batch<Vec<Tensor>> {
     /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
     /// use warpfeed::ops::SequenceResize;
     /// use warpfeed::prelude::*;
-    /// use warpfeed::shapes::{patches::Patches, sequences::TokenBudget};
+    /// use warpfeed::shapes::{Patches, TokenBudget};
     ///
     /// let jpeg = |width, height| encode_jpeg(&Image::new(Size::new(width, height)), &JpegOptions::default());
     /// let source = EncodedImages::new([(jpeg(40, 30)?, 0), (jpeg(90, 20)?, 1)]);
@@ -52,7 +52,7 @@ impl Batch<Vec<Tensor>> {
                 (Layout::Nchw, [n, c, h, w]) => (ImageValues::Planes(values), [n, h, w, c]),
                 (Layout::Nhwc, shape) => (ImageValues::Interleaved(values), shape),
             };
-            let size = crate::raster::Size::new(columns as u32, rows as u32);
+            let size = Size::new(columns as u32, rows as u32);
             batch.write(index, values, size, all)?;
         }
         Ok(batch)

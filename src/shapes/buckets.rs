@@ -26,7 +26,7 @@ const MOST_BUCKETS: usize = u16::MAX as usize - 1;
 /// `nearest=ratio`, `min-samples=64`, `merge`, `no-upscale`, `budget=1048576` and `lossy`.
 ///
 /// ```
-/// use warpfeed::{Buckets, image::Size};
+/// use warpfeed::{image::Size, shapes::Buckets};
 ///
 /// let buckets: Buckets = "1024x1024,1152x896,896x1152".parse()?;
 /// assert_eq!(buckets.bucket(Size::new(500, 375)), Some(Size::new(1152, 896)));
@@ -658,6 +658,24 @@ pub struct BucketSummary {
     pub cropped: f64,
     /// Samples that are enlarged.
     pub enlarged: u64,
+}
+
+/// A batch of a rank ([`Pipeline::steps`](crate::Pipeline::steps)).
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct BucketStep {
+    /// Columns of its images.
+    pub width: u32,
+    /// Rows of its images.
+    pub height: u32,
+    /// The samples, by their indices in the source.
+    pub indices: Vec<u64>,
+}
+
+impl BucketStep {
+    pub(crate) fn new(size: Size, indices: Vec<u64>) -> Self {
+        Self { width: size.width, height: size.height, indices }
+    }
 }
 
 /// The nearest bucket.

@@ -1,13 +1,24 @@
-//! Batches by shape: sizes for images of many aspects, and an epoch's order in which every batch of all ranks has one.
+//! Batches by shape: buckets for images of many aspects ([`Buckets`]), sequences of patches ([`TokenBudget`],
+//! [`SequenceSize`], [`Patches`]), and sizes that change over time ([`SizeSchedule`]).
+//!
+//! A [`Pipeline`](crate::Pipeline) makes all batches of a step alike on all ranks.
 
 mod buckets;
-pub mod naflex;
-pub mod over_time;
-pub mod patches;
-pub mod sequences;
+mod naflex;
+mod over_time;
+mod patches;
+mod sequences;
 #[cfg(test)]
 mod tests;
 mod units;
+
+pub(crate) use buckets::{Assignment, Fate, cover};
+pub use buckets::{BucketStep, BucketSummary, Buckets, Nearest};
+pub use naflex::{SequenceCrop, SequenceFit, SequenceSize};
+pub use over_time::SizeSchedule;
+pub use patches::{Grid, ImageValues, PatchBatch, Patches, Slot};
+pub use sequences::{SequenceBatch, SequencePlan, TokenBudget};
+pub(crate) use units::{Cut, Remainder, Units};
 
 use crate::raster::Size;
 
@@ -31,7 +42,3 @@ impl BatchShape {
         }
     }
 }
-
-pub(crate) use buckets::{Assignment, Fate, cover};
-pub use buckets::{BucketSummary, Buckets, Nearest};
-pub(crate) use units::{Cut, Remainder, Units};

@@ -29,7 +29,7 @@ const ATTEMPTS: u32 = 10;
 ///
 /// ```
 /// use warpfeed::image::Size;
-/// use warpfeed::shapes::naflex::SequenceSize;
+/// use warpfeed::shapes::SequenceSize;
 ///
 /// let fit = SequenceSize::new(16, 256).of(Size::new(500, 375))?;
 /// assert_eq!((fit.size, fit.rows, fit.columns), (Size::new(288, 224), 14, 18));
@@ -160,7 +160,7 @@ impl SequenceSize {
 /// ```
 /// use warpfeed::image::Size;
 /// use warpfeed::ops::SampleRng;
-/// use warpfeed::shapes::naflex::{SequenceCrop, SequenceSize};
+/// use warpfeed::shapes::{SequenceCrop, SequenceSize};
 ///
 /// let crop = SequenceCrop::new(SequenceSize::new(16, 256)).scale(0.5..=1.0);
 /// let (rect, fit) = crop.draw(&mut SampleRng::for_sample(42, 0, 7), Size::new(500, 375))?;

@@ -16,7 +16,7 @@ const MAX_SIZES: usize = 1_000;
 ///
 /// ```
 /// use warpfeed::image::Size;
-/// use warpfeed::shapes::over_time::SizeSchedule;
+/// use warpfeed::shapes::SizeSchedule;
 ///
 /// let sizes = SizeSchedule::progressive([128, 192, 224].map(Size::from), 90)?;
 /// assert_eq!([0, 29, 30, 89, 1_000].map(|epoch| sizes.size(42, epoch, 0).width), [128, 128, 192, 224, 224]);
@@ -219,7 +219,7 @@ impl SizeSchedule {
     ///
     /// ```
     /// use warpfeed::image::Size;
-    /// use warpfeed::shapes::over_time::SizeSchedule;
+    /// use warpfeed::shapes::SizeSchedule;
     ///
     /// let budget_px = 64 * 224 * 224;
     /// assert_eq!(SizeSchedule::batch_size(Size::from(224), budget_px, 8), 64);

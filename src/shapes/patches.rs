@@ -19,7 +19,7 @@ pub enum ImageValues<'a, T> {
 ///
 /// ```
 /// use warpfeed::image::Size;
-/// use warpfeed::shapes::patches::{ImageValues, Patches};
+/// use warpfeed::shapes::{ImageValues, Patches};
 ///
 /// // An image of 3 x 2 pixels with one channel.
 /// let image = ImageValues::Interleaved(&[1, 2, 3, 4, 5, 6]);
@@ -205,7 +205,7 @@ impl Patches {
 ///
 /// ```
 /// use warpfeed::image::Size;
-/// use warpfeed::shapes::patches::{ImageValues, PatchBatch, Patches};
+/// use warpfeed::shapes::{ImageValues, PatchBatch, Patches};
 ///
 /// let mut batch = PatchBatch::new(Patches::new(1), 2, 3, 1)?;
 /// batch.write(0, ImageValues::Planes(&[7_u8, 8]), Size::new(1, 2), 1)?;

@@ -18,7 +18,7 @@ const EPOCHS: u64 = 1;
 /// The written form is `128,256,784/4096`, lengths and tokens; `,divisor=1` may follow.
 ///
 /// ```
-/// use warpfeed::shapes::sequences::TokenBudget;
+/// use warpfeed::shapes::TokenBudget;
 ///
 /// let budget = TokenBudget::new(4_096, [128, 256, 784]);
 /// assert_eq!(budget.batch_size(256)?, 16);
@@ -125,7 +125,7 @@ impl FromStr for TokenBudget {
 /// evenly, each rank's share is rounded up, as in timm: some samples come twice.
 ///
 /// ```
-/// use warpfeed::shapes::sequences::{SequencePlan, TokenBudget};
+/// use warpfeed::shapes::{SequencePlan, TokenBudget};
 ///
 /// let plan = SequencePlan::new(42, 1_001, 2, &TokenBudget::new(16_384, [128, 576]))?;
 /// let epoch = plan.epoch(3);

@@ -85,7 +85,7 @@ impl<T: Copy> Units<T> {
             part.push(sample);
             position += 1;
             let unit = cuts[usize::from(shape)].unit;
-            if part.len() as u64 % unit == 0 {
+            if (part.len() as u64).is_multiple_of(unit) {
                 completed.push((position, shape, part.len() as u64 / unit - 1));
             }
         }

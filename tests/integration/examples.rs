@@ -235,18 +235,21 @@ fn ranks_under_open_mpi_are_disjoint_complete_and_repeatable() {
 
 #[test]
 fn train_bands() {
-    let text = run("train_bands");
     let accuracy = |line: &str| line.rsplit(' ').next().unwrap().parse::<f32>().unwrap();
-    assert_eq!(text.lines().count(), 4, "{text}");
-    // Weights begin at random: nearly always all are right, at times 93 %.
-    assert!(text.lines().last().is_some_and(|line| accuracy(line) > 0.85), "{text}");
+    // Weights begin at random: nearly always all images are right, and now and then four epochs are too few.
+    let is_right = |_| {
+        let text = run("train_bands");
+        assert_eq!(text.lines().count(), 4, "{text}");
+        accuracy(text.lines().last().unwrap()) > 0.95
+    };
+    assert!((0..3).any(is_right));
 }
 
 #[test]
 fn train_buckets() {
     let text = run("train_buckets");
     let losses: Vec<f32> = text.lines().filter_map(|line| line.split_once("loss ")?.1.parse().ok()).collect();
-    assert!(losses.len() == 8 && losses[7] < 0.5 * losses[0], "{text}");
+    assert!(losses.len() == 6 && losses[5] < 0.5 * losses[0], "{text}");
     let colors = |class: &str| -> Vec<Vec<f32>> {
         let lines = text.lines().filter_map(|line| line.split_once(&format!(", {class}: ")));
         lines.map(|(_, colors)| colors.split(' ').map(|color| color.parse().unwrap()).collect()).collect()

@@ -4,16 +4,16 @@
 use crate::common::recipes::recipe;
 use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
 use crate::common::{ragged, views};
-use crate::{fields, partners};
+use crate::{buckets, fields, partners};
 use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
-use warpfeed::ops::{CenterCrop, Resize};
+use warpfeed::ops::{BucketCrop, CenterCrop, Resize};
 use warpfeed::{
     Batch, DType, Device, Error, FieldTensor, IMAGENET_MEAN, IMAGENET_STD, ImageCache, JpegDecoder, LastBatch, Layout,
-    OnError, Orientation, PaddedPipeline, Pipeline, PipelineBuilder, Preset, Strategy, Target, TargetType, Targets,
-    apply,
+    Mix, OnError, Orientation, PaddedPipeline, Pipeline, PipelineBuilder, Preset, Strategy, Target, TargetSpec,
+    TargetType, Targets, apply,
     fields::{BatchFields, BoxFormat, Fields},
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{
@@ -731,6 +731,31 @@ fn masks_are_tensors_on_the_device() {
         let all = addresses.len();
         addresses.dedup();
         assert!(addresses.len() < all / 2, "{} pieces of memory for {all} fields", addresses.len());
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn batches_by_shape_equal_the_cpu() {
+    let mixed = || {
+        let builder = buckets::builder(buckets::shapes(40)).output(DType::F32, Layout::Nchw);
+        builder.targets(TargetSpec::soft(10)).mix(Mix::torchvision(0.2, 1.0))
+    };
+    let views = || {
+        let crop = || Transform::from(BucketCrop::new().random(true));
+        let views = [view([crop()]), view([crop(), random_horizontal_flip(0.5)]).times(2)];
+        Pipeline::builder(buckets::shapes(30)).buckets("32x32,48x24,24x48".parse().unwrap()).batch_size(4).views(views)
+    };
+    let usual = || buckets::builder(buckets::shapes(40));
+    let builders: [&dyn Fn() -> PipelineBuilder; 4] = [&usual, &mixed, &views, &|| buckets::sized("drawn=16,24,32/4")];
+    for (number, builder) in builders.iter().enumerate() {
+        let want = buckets::batches(builder().device(Device::Cpu).build().unwrap().epoch(1));
+        let shapes: std::collections::BTreeSet<_> = want.iter().map(|(shape, _)| shape).collect();
+        assert!(shapes.len() > 2, "{shapes:?}");
+        for path in [JpegDecoder::Cpu, JpegDecoder::Device] {
+            let pipeline = builder().device(GPU).jpeg_decoder(path).build().unwrap();
+            assert!(buckets::batches(pipeline.epoch(1)) == want, "builder {number}, {path:?}");
+        }
     }
 }
 

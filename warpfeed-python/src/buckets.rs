@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 use std::collections::BTreeMap;
 use warpfeed::image::Size;
 use warpfeed::ops::BucketCrop;
+use warpfeed::shapes::BucketSummary;
 use warpfeed::source::{EncodedImages, ImageSizes};
 use warpfeed::{Device, EntryPoints, Pipeline};
 
@@ -36,7 +37,7 @@ impl BucketPlan {
     /// The indices of each batch of an epoch.
     fn steps(&self, py: Python<'_>, epoch: u64) -> PyResult<Vec<Vec<u64>>> {
         let steps = detached(py, || self.0.steps(epoch)).map_err(raise)?.unwrap_or_default();
-        Ok(steps.into_iter().map(|(_, indices)| indices).collect())
+        Ok(steps.into_iter().map(|step| step.indices).collect())
     }
 
     /// Number of batches in an epoch.
@@ -53,7 +54,7 @@ impl BucketPlan {
     /// The buckets in use.
     fn buckets(&self, py: Python<'_>) -> PyResult<Vec<Py<PyDict>>> {
         let all = self.0.buckets();
-        let one = |bucket: &warpfeed::BucketSummary| {
+        let one = |bucket: &BucketSummary| {
             let dict = PyDict::new(py);
             dict.set_item("width", bucket.width)?;
             dict.set_item("height", bucket.height)?;

@@ -209,7 +209,7 @@ impl PlacedMasks {
         (pool, stream): (&Pool, &Stream),
     ) -> Result<Vec<Option<Place>>> {
         let (before, mut bytes) = (self.memory.len(), Vec::<u64>::new());
-        let each = output.size.is_none() && output.padded_to.is_none();
+        let each = output.shared_size().is_none() && output.padded_to.is_none();
         let sizes = order.iter().filter_map(|(image, (sample, _))| Some(find(samples, field, *image, **sample)?.size));
         let sizes: Vec<Size> = sizes.collect();
         let padded = output.padded_to.map(|_| output.common_size(&sizes, order.len())).transpose()?;

@@ -52,11 +52,7 @@ impl Outputs {
         let pool = |keep, keep_bytes| Pool::new(&streams.context, ordinal, keep, keep_bytes).map(Arc::new);
         let image = |_| pool(options.kept_tensors(), options.spare_bytes().unwrap_or(u64::MAX));
         let images = options.outputs.iter().map(image).collect::<Result<Vec<_>>>()?;
-        for (pool, output) in images
-            .iter()
-            .zip(&options.outputs)
-            .filter(|(_, output)| output.size.or(output.largest.map(|largest| largest.size)).is_some())
-        {
+        for (pool, output) in images.iter().zip(&options.outputs).filter(|(_, output)| output.shared_size().is_some()) {
             pool.give(pool.take(&streams.compute, options.room_bytes(output))?);
         }
         let targets = pool(options.batches_at_a_time(), u64::MAX)?;

@@ -25,9 +25,7 @@ use crate::plan::{Planner, Strategy};
 use crate::preset::Preset;
 use crate::raster::{DEFAULT_MAX_PIXELS, Size};
 use crate::sampler::Sampler;
-use crate::shapes::Buckets;
-use crate::shapes::over_time::SizeSchedule;
-use crate::shapes::sequences::TokenBudget;
+use crate::shapes::{Buckets, SizeSchedule, TokenBudget};
 use crate::source::{ImageSizes, Input};
 use crate::targets::TargetSpec;
 use crate::tensor::{BatchMemory, DType, Layout};
@@ -311,7 +309,7 @@ impl PipelineBuilder {
     /// many batches ([`equal_batches`](Self::equal_batches)). A sample's pixels depend on its place in the epoch.
     ///
     /// ```
-    /// use warpfeed::{image::{Image, JpegOptions, encode_jpeg}, prelude::*, shapes::over_time::SizeSchedule};
+    /// use warpfeed::{image::{Image, JpegOptions, encode_jpeg}, prelude::*, shapes::SizeSchedule};
     ///
     /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// let source = EncodedImages::new((0..8).map(|label| (jpeg.clone(), label)));

@@ -4,7 +4,7 @@ use super::*;
 use crate::apply::{ApplyOptions, apply};
 use crate::hex::hex;
 use crate::ops::{Interpolation, Normalize, Op, Resize};
-use crate::shapes::naflex::SequenceSize;
+use crate::shapes::SequenceSize;
 use crate::shapes::naflex::tests::{lines, number};
 use crate::tensor::{DType, Layout};
 use sha2::{Digest, Sha256};

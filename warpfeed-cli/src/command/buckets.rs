@@ -7,7 +7,8 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use warpfeed::ops::BucketCrop;
-use warpfeed::{BucketSummary, Buckets, Device, EntryPoints, LastBatch, Partition, Pipeline, Rank, Result};
+use warpfeed::shapes::{BucketStep, BucketSummary, Buckets};
+use warpfeed::{Device, EntryPoints, LastBatch, Partition, Pipeline, Rank, Result};
 
 /// Largest number of names that a table lists.
 const NAMED: usize = 10;
@@ -88,20 +89,12 @@ struct Lost {
     name: String,
 }
 
-/// A batch of the rank.
-#[derive(Serialize)]
-struct Step {
-    width: u32,
-    height: u32,
-    indices: Vec<u64>,
-}
-
 /// A report with the batches of the rank.
 #[derive(Serialize)]
 struct WithSteps {
     #[serde(flatten)]
     report: Report,
-    steps: Vec<Step>,
+    steps: Vec<BucketStep>,
 }
 
 impl BucketArgs {
@@ -137,17 +130,13 @@ impl BucketArgs {
         };
         let steps = if self.steps { pipeline.steps(self.epoch)?.unwrap_or_default() } else { Vec::new() };
         if self.json && self.steps {
-            let step = |(size, indices): (warpfeed::image::Size, Vec<u64>)| Step {
-                width: size.width,
-                height: size.height,
-                indices,
-            };
-            return print_json(&WithSteps { report, steps: steps.into_iter().map(step).collect() });
+            return print_json(&WithSteps { report, steps });
         }
         if self.json {
             return print_json(&report);
         }
-        let steps = steps.iter().map(|(size, indices)| format!("{size}: {indices:?}\n"));
+        let step = |step: &BucketStep| format!("{} x {}: {:?}\n", step.width, step.height, step.indices);
+        let steps = steps.iter().map(step);
         print(&(text(&report) + &steps.collect::<String>()))
     }
 }
