@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+
 import warpfeed
 from warpfeed.numpy import DataLoader
 from warpfeed.transforms import BucketCrop, Normalize, RandomHorizontalFlip
@@ -83,7 +84,10 @@ def test_crops_are_those_that_models_are_told(folder: Path) -> None:
             scale = max(width / upright.width, height / upright.height)
             sides = [int(side * scale + 0.5) for side in upright.size]
             whole = upright.resize(sides, image.Resampling.BILINEAR)
-            is_flipped = any(op.get("op") == "hflip" for op in batch["recipes"][i][1 if "turn" in str(batch["recipes"][i][0]) else 0 :])
+            is_flipped = any(
+                op.get("op") == "hflip"
+                for op in batch["recipes"][i][1 if "turn" in str(batch["recipes"][i][0]) else 0 :]
+            )
             flipped += is_flipped
             whole = ops.mirror(whole) if is_flipped else whole
             part = numpy.asarray(whole.crop((left, top, left + width, top + height)))
@@ -98,7 +102,9 @@ def test_what_buckets_exclude_is_said(folder: Path) -> None:
         DataLoader(folder, 4, buckets="sdxl", transform=[BucketCrop()], sampler=range(60))
     with pytest.raises(warpfeed.UnsupportedError, match="whole bucket"):
         DataLoader(folder, 32, buckets=BUCKETS, transform=[BucketCrop()], drop_last=True)
-    loader = DataLoader(folder, 32, buckets="32x24,24x32,merge", transform=[BucketCrop()], drop_last=True, dtype="uint8")
+    loader = DataLoader(
+        folder, 32, buckets="32x24,24x32,merge", transform=[BucketCrop()], drop_last=True, dtype="uint8"
+    )
     assert {images.shape[0] for images, _ in loader} == {32}
 
 

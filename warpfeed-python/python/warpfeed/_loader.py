@@ -333,7 +333,9 @@ class Loader(Generic[T]):
         """Whether each of several ranks would read all samples without being told to."""
         shaped = next((name for name, value in (("sizes", sizes), ("sequences", sequences)) if value is not None), None)
         if shaped is not None and (sampler is not None or batch_sampler is not None):
-            raise ParameterError(f"{shaped} make the batches: leave sampler and batch_sampler out, and say shuffle=True")
+            raise ParameterError(
+                f"{shaped} make the batches: leave sampler and batch_sampler out, and say shuffle=True"
+            )
         if buckets is not None and (sampler is not None or batch_sampler is not None):
             raise ParameterError(
                 "buckets make the batches: leave sampler and batch_sampler out, say shuffle=True, or take "
@@ -342,7 +344,15 @@ class Loader(Generic[T]):
         if repeats is not None and (sampler is not None or batch_sampler is not None):
             raise ParameterError("repeats and a sampler exclude each other: both make the order")
         own = None if sampler is None and batch_sampler is None else (sampler, batch_sampler)
-        if own is None and shuffle and repeats is None and buckets is None and shaped is None and found.source.samples is not None and seed is None:
+        if (
+            own is None
+            and shuffle
+            and repeats is None
+            and buckets is None
+            and shaped is None
+            and found.source.samples is not None
+            and seed is None
+        ):
             own = None if said is not None else self._shuffling()
         order, self._listing = (
             (None, None)

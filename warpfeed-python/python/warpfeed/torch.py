@@ -209,9 +209,9 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         take them, with "pixel_attention_mask" and "spatial_shapes" for SigLIP2's. `patch`: the side of a patch.
     output: "tuple" for [images, labels]; "dict" for {"pixel_values", "labels"}; a mapping of names to what they are, as in
         {"pixel_values": "images", "labels": "labels", "path": "names"}, where "names" are files or keys, "indices" places in
-        the data set, and "recipes" each image's operations, and with buckets "original_sizes", "crop_top_lefts" and
-        "target_sizes" `[N, 2]` (height, width and top, left) or all six as "add_time_ids"; a function of images and labels; "batch" for the native batch,
-        with views, indices, mixing and state.
+        the data set, and "recipes" each image's operations; with buckets "original_sizes", "crop_top_lefts" and
+        "target_sizes" `[N, 2]` (height, width and top, left), or all six as "add_time_ids"; a function of images and labels;
+        "batch" for the native batch, with views, indices, mixing and state.
     on_error: "raise", "skip", or "substitute" for a bad image; `bad()` lists them.
     orientation: whether EXIF orientation is applied: by default not for torchvision's and timm's data sets, as these ignore
         it; for paths, lists and Hugging Face's yes.
