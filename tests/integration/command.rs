@@ -263,6 +263,43 @@ fn all_transforms_are_listed() {
 }
 
 #[test]
+fn buckets_are_listed_with_the_steps_of_a_rank() {
+    let of = |rank: &str, more: &[&str]| {
+        let options = ["buckets", images(), "--buckets", "64x48,48x64,64x64", "--batch-size", "3", "--rank", rank];
+        stdout(&[&options[..], more].concat())
+    };
+    let report = |rank: &str| -> Value { serde_json::from_str(&of(rank, &["--json", "--steps"])).unwrap() };
+    let reports = ["0/2", "1/2"].map(report);
+    let sum = |name: &str| -> u64 {
+        reports[0]["buckets"].as_array().unwrap().iter().map(|bucket| bucket[name].as_u64().unwrap()).sum()
+    };
+    let steps = reports.each_ref().map(|report| report["steps"].as_array().unwrap());
+    let shapes = steps.map(|steps| steps.iter().map(|step| [&step["width"], &step["height"]]).collect::<Vec<_>>());
+    assert_eq!(shapes[0], shapes[1], "ranks have the same size in each step");
+    let samples: Vec<u64> = steps
+        .iter()
+        .flat_map(|steps| steps.iter().flat_map(|step| step["indices"].as_array().unwrap()))
+        .map(|index| index.as_u64().unwrap())
+        .collect();
+    let different: std::collections::BTreeSet<u64> = samples.iter().copied().collect();
+    assert_eq!((sum("samples"), different.len(), sum("dropped")), (23, 23, 0));
+    assert_eq!((samples.len() as u64, steps[0].len() as u64), (23 + sum("repeated"), sum("steps")));
+    assert!(of("0/2", &[]).contains("23 images"));
+    let lost = failure(
+        &["buckets", images(), "--buckets", "64x48,48x64,64x64", "--batch-size", "30", "--last-batch", "drop"],
+        1,
+    );
+    assert!(lost.contains("whole bucket") && lost.contains("lossy"), "{lost}");
+
+    // The same batches, run.
+    let run = |more: &[&str]| {
+        let options = ["run", images(), "--buckets", "64x48,48x64,64x64", "--batch-size", "3", "--json", "--digest"];
+        serde_json::from_str::<Value>(&stdout(&[&options[..], more].concat())).unwrap()
+    };
+    assert_eq!(run(&["--threads", "1"])["digest"], run(&["--threads", "3"])["digest"]);
+}
+
+#[test]
 fn counts_follow_the_options() {
     let counts = |options: &[&str]| {
         let report = run(options);
