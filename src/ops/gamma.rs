@@ -8,6 +8,7 @@ use super::{Operation, PassOrder, Primitive};
 use crate::error::Result;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
 use warpfeed_image::planes::Element;
 
 /// Raises values of 0 to 1 to a power, and multiplies by a gain. On 8-bit values it is torchvision's `F.adjust_gamma` of a PIL image, which drops
@@ -46,6 +47,37 @@ impl Gamma {
     }
 }
 
+/// Tables that each thread keeps.
+const KEPT: usize = 8;
+
+thread_local! {
+    /// The tables that were used last, the latest at the end, each with the bits of its exponent and gain.
+    static TABLES: RefCell<Vec<([u64; 2], ByteTable)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Gamma {
+    /// The table, which takes longer to make than to apply to a small image.
+    fn kept_table(&self) -> ByteTable {
+        let bits = [self.gamma.to_bits(), self.gain.to_bits()];
+        TABLES.with_borrow_mut(|tables| {
+            let known = tables.iter().position(|(known, _)| *known == bits);
+            let (_, table) = match known {
+                Some(place) => tables.remove(place),
+                None => (bits, self.table()),
+            };
+            if tables.len() == KEPT {
+                tables.remove(0);
+            }
+            tables.push((bits, table));
+            table
+        })
+    }
+
+    fn table(&self) -> ByteTable {
+        ByteTable::new(|v| ((255.0 + 1.0 - 1e-3) * self.gain * libm::pow(f64::from(v) / 255.0, self.gamma)) as u8)
+    }
+}
+
 impl Operation for Gamma {
     fn validate(&self) -> Result<()> {
         not_negative(Self::NAME, "gamma", self.gamma)?;
@@ -68,9 +100,25 @@ impl Operation for Gamma {
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        let value = |v: u8| ((255.0 + 1.0 - 1e-3) * self.gain * libm::pow(f64::from(v) / 255.0, self.gamma)) as u8;
-        Primitive::Table(ByteTable::new(value))
+        Primitive::Table(self.kept_table())
     }
 
     keeps_places!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_tables_are_those_that_are_made() {
+        for round in 0..3 {
+            for i in (0..2 * KEPT).chain([3, 0, 15, 3]) {
+                let gamma = Gamma::new(i as f64 / 4.0).gain(1.0 + round as f64);
+                assert_eq!(gamma.kept_table(), gamma.table(), "{gamma:?}");
+                let kept = TABLES.with_borrow(Vec::len);
+                assert!(kept <= KEPT, "{kept}");
+            }
+        }
+    }
 }

@@ -19,7 +19,7 @@ use crate::simd::wide;
 use crate::tensor::DType;
 use std::borrow::Cow;
 use std::ops::Range;
-use warpfeed_image::layout::{SQUARE, mirrored_bytes, mirrored_triples, transposed};
+use warpfeed_image::layout::{Rows, SQUARE, mirrored_rows, transposed};
 use warpfeed_image::planes::{Element, PixelKind};
 
 /// Writes the result of a plan to `out`, whose size it has. Returns false, and writes nothing, for plans and views that
@@ -302,27 +302,37 @@ fn copied(from: &[u8], to: &mut [u8], table: Option<&ByteTable>) {
     }
 }
 
-/// Copies a line of units from right to left.
-fn mirrored_line(unit: usize, from: &[u8], to: &mut [u8]) {
+/// Copies `count` rows of `len` bytes from right to left, by units. The places in `from` and `to` are those of `of` and `on`.
+fn mirrored_lines(unit: usize, (from, of): (&[u8], Rows), (to, on): (&mut [u8], Rows), len: usize, count: usize) {
     #[inline(always)]
     fn reverse<const N: usize>(from: &[u8], to: &mut [u8]) {
         let units = from.as_chunks::<N>().0.iter().rev();
         to.as_chunks_mut::<N>().0.iter_mut().zip(units).for_each(|(to, from)| *to = *from);
     }
-    match unit {
-        1 => mirrored_bytes(from, to),
-        2 => wide(
-            #[inline(always)]
-            || reverse::<2>(from, to),
-        ),
-        3 => mirrored_triples(from, to),
-        4 => wide(
-            #[inline(always)]
-            || reverse::<4>(from, to),
-        ),
-        _ => {
-            to.chunks_exact_mut(unit).zip(from.chunks_exact(unit).rev()).for_each(|(to, from)| to.copy_from_slice(from))
+    let mut each = |copy: &dyn Fn(&[u8], &mut [u8])| {
+        for i in 0..count {
+            copy(&from[of.row(i, len)], &mut to[on.row(i, len)]);
         }
+    };
+    match unit {
+        1 => mirrored_rows::<1>(from, of, to, on, len, count),
+        2 => each(&|from, to| {
+            wide(
+                #[inline(always)]
+                || reverse::<2>(from, to),
+            );
+        }),
+        3 => mirrored_rows::<3>(from, of, to, on, len, count),
+        4 => each(&|from, to| {
+            wide(
+                #[inline(always)]
+                || reverse::<4>(from, to),
+            );
+        }),
+        _ => each(&|from, to| {
+            let units = from.chunks_exact(unit).rev();
+            to.chunks_exact_mut(unit).zip(units).for_each(|(to, from)| to.copy_from_slice(from));
+        }),
     }
 }
 
@@ -330,27 +340,24 @@ fn mirrored_line(unit: usize, from: &[u8], to: &mut [u8]) {
 fn seen(view: &ImageView, table: Option<&ByteTable>, outside: &Outside, from: Source<'_>, mut to: Target<'_>) {
     let (width, height) = (view.size.width as usize, view.size.height as usize);
     let Lines { unit, planes, .. } = to.lines;
-    let whole = view.is_plain_rows() && view.input.width == view.size.width;
-    if whole && from.lines.row == unit * width && to.lines.row == unit * width {
-        // The rows of a plane follow each other.
-        let first = view.exact.y0 as usize;
-        for plane in 0..planes {
-            copied(from.line(plane, first, 0..width * height), to.line(plane, 0, 0..width * height), table);
-        }
-        return;
+    if view.steps.is_empty() {
+        return whole(view, table, from, to);
     }
-    // A single color is written to all places first: many short runs next to the image take longer.
-    let filled = view.steps.len() == 1 && to.lines.row == unit * width;
-    if let ([step], true) = (&view.steps[..], filled) {
-        outside.fill(step.fill, &mut to, 0, 0..width * height);
-    }
+    // Where rows follow each other, what lies between two parts of the image is filled at once.
+    let joined = view.steps.len() == 1 && to.lines.row == unit * width;
+    let mut filled = 0;
     for y in 0..height {
         let fill = |columns: Range<usize>, color: [u8; 3]| {
-            if !filled {
+            if !joined {
                 outside.fill(color, &mut to, y, columns);
             }
         };
         let Some(ShownColumns { columns, y: before, map }) = view.shown(y as u32, 0, width, fill) else { continue };
+        if joined {
+            let start = y * width + columns.start;
+            outside.fill(view.steps[0].fill, &mut to, 0, filled..start);
+            filled = start + columns.len();
+        }
         let row = (map.yy * before + map.y0) as usize;
         let first = (map.xx * columns.start as i32 + map.x0) as usize;
         let len = columns.len();
@@ -360,10 +367,48 @@ fn seen(view: &ImageView, table: Option<&ByteTable>, outside: &Outside, from: So
                 copied(from.line(plane, row, first..first + len), line, table);
                 continue;
             }
-            mirrored_line(unit, from.line(plane, row, first + 1 - len..first + 1), line);
+            let one = Rows { first: 0, step: 0 };
+            mirrored_lines(unit, (from.line(plane, row, first + 1 - len..first + 1), one), (line, one), unit * len, 1);
             if let Some(table) = table {
                 table.apply(line);
             }
+        }
+    }
+    if joined {
+        outside.fill(view.steps[0].fill, &mut to, 0, filled..width * height);
+    }
+}
+
+/// Copies a view without steps: a part of the image, which may be mirrored.
+fn whole(view: &ImageView, table: Option<&ByteTable>, from: Source<'_>, to: Target<'_>) {
+    let (width, height) = (view.size.width as usize, view.size.height as usize);
+    let Lines { unit, planes, .. } = to.lines;
+    let (len, Exact { xx, x0, yy, y0, .. }) = (unit * width, view.exact);
+    let (first, is_mirrored) = (if xx > 0 { x0 } else { x0 + 1 - width as i32 }, xx < 0);
+    let (is_gapless, top) =
+        (from.lines.row == len && to.lines.row == len, if yy > 0 { y0 } else { y0 + 1 - height as i32 });
+    for plane in 0..planes {
+        let part = from.lines.place(plane, top as usize, first as usize..first as usize + width).start;
+        let source = &from.bytes[part..][..from.lines.row * (height - 1) + len];
+        let target = &mut to.bytes[plane * to.lines.plane..][..to.lines.row * (height - 1) + len];
+        if is_gapless && !is_mirrored && yy > 0 {
+            copied(source, target, table);
+            continue;
+        }
+        let step = from.lines.row as isize;
+        let of = if yy > 0 { Rows { first: 0, step } } else { Rows { first: source.len() - len, step: -step } };
+        let on = Rows { first: 0, step: to.lines.row as isize };
+        if !is_mirrored {
+            for y in 0..height {
+                copied(&source[of.row(y, len)], &mut target[on.row(y, len)], table);
+            }
+            continue;
+        }
+        mirrored_lines(unit, (source, of), (target, on), len, height);
+        match table {
+            Some(table) if to.lines.row == len => table.apply(target),
+            Some(table) => (0..height).for_each(|y| table.apply(&mut target[on.row(y, len)])),
+            None => {}
         }
     }
 }

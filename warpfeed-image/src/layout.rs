@@ -1,14 +1,14 @@
 //! Copies of pixels between three layouts: [`Pixel`]s of four bytes, packed triples of red, green and blue, and planes.
-//! Also mirrored copies of triples and of a plane's bytes, and transposed squares of a plane.
+//! Also mirrored copies of rows of triples and of bytes, and transposed squares of a plane.
 //!
-//! All functions but [`transposed`] copy as many pixels as the shortest argument has. Vectors of x86 are in
-//! `layout/x86.rs`.
+//! Functions between layouts copy as many pixels as the shortest argument has. Vectors of x86 are in `layout/x86.rs`.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use crate::raster::Pixel;
+use std::ops::Range;
 
 /// Expands packed triples to pixels.
 pub fn triples_to_pixels(rgb: &[u8], to: &mut [Pixel]) {
@@ -59,28 +59,61 @@ pub fn pixels_to_planes<const N: usize>(pixels: &[Pixel], planes: [&mut [u8]; N]
     }
 }
 
-/// Copies a line of bytes from right to left: the last one of `from` becomes the first.
-pub fn mirrored_bytes(from: &[u8], to: &mut [u8]) {
-    let len = to.len().min(from.len());
-    let (from, to) = (&from[from.len() - len..], &mut to[..len]);
-    #[cfg(target_arch = "x86_64")]
-    let done = x86::mirrored_bytes(from, to);
-    #[cfg(not(target_arch = "x86_64"))]
-    let done = 0;
-    to[done..].iter_mut().zip(from[..len - done].iter().rev()).for_each(|(to, from)| *to = *from);
+/// Rows of bytes in memory: where the first one begins, and the distance from each to the next one.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows {
+    /// Number of the first row's first byte.
+    pub first: usize,
+    /// From a row's beginning to the next one's. Negative from the bottom to the top.
+    pub step: isize,
 }
 
-/// Copies a line of packed triples from right to left: the last one of `from`, which has whole triples, becomes the
-/// first.
-pub fn mirrored_triples(from: &[u8], to: &mut [u8]) {
-    let len = to.len().min(from.len()) / 3 * 3;
-    let (from, to) = (&from[from.len() - len..], &mut to[..len]);
+impl Rows {
+    /// The place of row `i`, if rows have `len` bytes.
+    #[must_use]
+    #[inline]
+    pub fn row(&self, i: usize, len: usize) -> Range<usize> {
+        let start = self.first.wrapping_add_signed(self.step.wrapping_mul(i as isize));
+        start..start + len
+    }
+
+    /// Checks that `count` rows of `len` bytes lie in memory.
+    ///
+    /// # Panics
+    /// If they do not.
+    fn check(&self, bytes: &[u8], len: usize, count: usize) {
+        let far = count.checked_sub(1).and_then(|last| isize::try_from(last).ok()?.checked_mul(self.step));
+        let last = far.and_then(|far| self.first.checked_add_signed(far));
+        let end = last.and_then(|last| last.max(self.first).checked_add(len));
+        assert!(end.is_some_and(|end| end <= bytes.len()), "{count} rows of {len} bytes at {self:?} lie in memory");
+    }
+}
+
+/// Copies `count` rows of `len` bytes from right to left: the last unit of `N` bytes of each becomes the first. `len` is a
+/// multiple of `N`.
+///
+/// # Panics
+/// If the rows do not lie in the slices.
+pub fn mirrored_rows<const N: usize>(from: &[u8], of: Rows, to: &mut [u8], on: Rows, len: usize, count: usize) {
+    const { assert!(N == 1 || N == 3, "bytes of planes, and triples") };
+    if len == 0 || count == 0 {
+        return;
+    }
+    assert!(len.is_multiple_of(N), "rows have whole units");
+    of.check(from, len, count);
+    on.check(to, len, count);
     #[cfg(target_arch = "x86_64")]
-    let done = x86::mirrored_triples(from, to);
+    // SAFETY: the rows lie in the slices.
+    let done = unsafe { x86::mirrored_rows::<N>(from.as_ptr(), of, to.as_mut_ptr(), on, len, count) };
     #[cfg(not(target_arch = "x86_64"))]
     let done = 0;
-    let from = from[..len - done].as_chunks::<3>().0.iter().rev();
-    to[done..].as_chunks_mut::<3>().0.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    if done < len {
+        for i in 0..count {
+            let units = from[of.row(i, len - done)].as_chunks::<N>().0.iter().rev();
+            let to = to[on.row(i, len)][done..].as_chunks_mut::<N>().0;
+            to.iter_mut().zip(units).for_each(|(to, from)| *to = *from);
+        }
+    }
 }
 
 /// The side of the squares of [`transposed`].
@@ -160,21 +193,43 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn mirrored_copies_are_the_reverse() {
-        for len in (0..140).chain([191, 192, 193, 500, 513]) {
-            let bytes: Vec<u8> = (0..3 * len).map(|i| (i * 89 % 251) as u8).collect();
-            // What lies before a longer source is not copied, and what lies after the target is not overwritten.
-            let mut made = vec![7; len + 1];
-            mirrored_bytes(&bytes[..2 * len], &mut made[..len]);
-            let want: Vec<u8> = bytes[len..2 * len].iter().rev().copied().collect();
-            assert_eq!((&made[..len], made[len]), (&want[..], 7), "{len}");
-
-            let mut made = vec![7; 3 * len + 1];
-            mirrored_triples(&bytes, &mut made[..3 * len]);
-            let want: Vec<u8> = bytes.chunks_exact(3).rev().flatten().copied().collect();
-            assert_eq!((&made[..3 * len], made[3 * len]), (&want[..], 7), "{len}");
+        fn check<const N: usize>(units: usize, count: usize, of_gap: usize, on_gap: usize, upwards: bool) {
+            let len = N * units;
+            let (of_step, on_step) = (len + of_gap, len + on_gap);
+            let bytes: Vec<u8> = (0..of_step * count + 3).map(|i| (i * 89 % 251) as u8).collect();
+            let mut made = vec![7; on_step * count + 2];
+            let of = match upwards {
+                false => Rows { first: 3, step: of_step as isize },
+                true => Rows { first: 3 + of_step * (count - 1), step: -(of_step as isize) },
+            };
+            mirrored_rows::<N>(&bytes, of, &mut made, Rows { first: 2, step: on_step as isize }, len, count);
+            // The gaps between rows are not overwritten.
+            let mut want = vec![7; made.len()];
+            for i in 0..count {
+                let row = if upwards { count - 1 - i } else { i };
+                let row: Vec<u8> = bytes[3 + row * of_step..][..len].chunks_exact(N).rev().flatten().copied().collect();
+                want[2 + i * on_step..][..len].copy_from_slice(&row);
+            }
+            assert!(made == want, "{N} {units} {count} {of_gap} {on_gap} {upwards}");
         }
+        for units in (0..140).chain([191, 192, 193, 500, 513]) {
+            for (count, of_gap, on_gap, upwards) in
+                [(1, 0, 0, false), (3, 0, 0, true), (2, 5, 0, false), (4, 1, 7, true)]
+            {
+                check::<1>(units, count, of_gap, on_gap, upwards);
+                check::<3>(units, count, of_gap, on_gap, upwards);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "lie in memory")]
+    fn rows_beyond_the_end_are_refused() {
+        let rows = |step| Rows { first: 0, step };
+        mirrored_rows::<1>(&[0; 20], rows(10), &mut [0; 20], rows(11), 10, 2);
     }
 
     #[test]

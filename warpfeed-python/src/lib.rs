@@ -19,6 +19,7 @@ mod positions;
 mod preprocessor;
 mod source;
 mod tensor;
+mod torch_tensors;
 mod transforms;
 mod views;
 
@@ -93,6 +94,8 @@ mod _warpfeed {
     use super::source::Source;
     #[pymodule_export]
     use super::tensor::Tensor;
+    #[pymodule_export]
+    use super::torch_tensors::TorchTensors;
     #[pymodule_export]
     use super::transforms::{Recipe, Transforms, run_each};
     #[pymodule_export]

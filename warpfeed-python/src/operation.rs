@@ -1,7 +1,7 @@
 //! An operation on images in memory, for `warpfeed.functional`.
 
 use crate::error::raise;
-use crate::views::{each_image, each_image_at};
+use crate::views::each_image;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use warpfeed::Result;
 use warpfeed::fields::{BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, PointConvention};
 use warpfeed::image::Size;
 use warpfeed::ops::{Interpolation, Op};
-use warpfeed::transforms::{Transforms, View, ViewMut, displace as displace_image};
+use warpfeed::transforms::{Transforms, displace as displace_image};
 
 /// Rows after an operation, and the height and width of the image that they are of.
 type Moved<const N: usize> = (Vec<[f32; N]>, (u32, u32));
@@ -41,26 +41,6 @@ impl Operation {
         channels_first: bool,
     ) -> PyResult<()> {
         each_image(py, images, out, channels_first, 1, |_, image, out| self.0.apply_to(image, out))
-    }
-
-    /// Runs the operation on images of a type without gaps, [N, C, H, W], at an address. Their results are written to
-    /// another address, where memory for them must be.
-    #[allow(clippy::too_many_arguments, reason = "Python's arguments")]
-    fn run_at(
-        &self,
-        py: Python<'_>,
-        images: usize,
-        out: usize,
-        dtype: &str,
-        number: usize,
-        channels: usize,
-        height: u32,
-        width: u32,
-    ) -> PyResult<()> {
-        let size = Size::new(width, height);
-        let after = self.0.output_size(size).map_err(raise)?;
-        let run = |image: View<'_>, out: ViewMut<'_>| self.0.apply_to(image, out);
-        each_image_at(py, [images, out], dtype, number, channels, [size, after], run)
     }
 
     /// Moves boxes along.

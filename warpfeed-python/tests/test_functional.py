@@ -83,8 +83,52 @@ def test_all_types_of_images_have_the_same_values(name):
         for image in got.reshape(-1, *got.shape[-3:]):
             assert numpy.array_equal(image.permute(1, 2, 0).numpy(), want)
     last = planes[None].contiguous(memory_format=torch.channels_last)
-    assert run(last).is_contiguous(memory_format=torch.channels_last) or name == "rgb_to_grayscale"
+    assert run(last).stride(-3) == 1 or name == "rgb_to_grayscale"
     assert run(planes.new_empty((0, *planes.shape))).shape[0] == 0
+
+
+def test_crops_inside_tensors_are_views_as_torchvisions_are():
+    torch = pytest.importorskip("torch")
+    torchvision = pytest.importorskip("torchvision.transforms.v2.functional")
+    tv_tensors = pytest.importorskip("torchvision.tv_tensors")
+    planes = torch.from_numpy(pixels().transpose(2, 0, 1).copy())
+    inputs = planes, planes.double(), tv_tensors.Image(planes), tv_tensors.Mask(planes[0])
+    for tensor in (*inputs, planes[None].contiguous(memory_format=torch.channels_last)):
+        for name, arguments in (
+            ("crop", (5, 6, 20, 30)),
+            ("crop", (0, 0, 47, 61)),
+            ("center_crop", ([20, 33],)),
+            ("center_crop", ([21, 30],)),
+            ("five_crop", ([9, 8],)),
+        ):
+            if name == "five_crop" and isinstance(tensor, tv_tensors.Mask):
+                continue
+            got, want = (getattr(module, name)(tensor, *arguments) for module in (F, torchvision))
+            for ours, theirs in zip(*((r if isinstance(r, tuple) else (r,)) for r in (got, want)), strict=True):
+                assert type(ours) is type(theirs) is type(tensor)
+                assert (ours.data_ptr(), ours.shape, ours.stride()) == (
+                    theirs.data_ptr(),
+                    theirs.shape,
+                    theirs.stride(),
+                )
+    # Other results have memory of their own, as all results of arrays have.
+    array = pixels()
+    assert not numpy.shares_memory(F.crop(array, 5, 6, 20, 30), array)
+    assert F.crop(planes, -1, 0, 20, 30).data_ptr() != planes.data_ptr()
+
+
+def test_tensors_that_are_not_only_memory_have_their_values():
+    torch = pytest.importorskip("torch")
+    values = torch.rand(3, 5, 7, generator=torch.Generator().manual_seed(1))
+    negative = torch.complex(values, values).conj().imag
+    assert negative.is_neg() and torch.equal(F.hflip(negative), -values.flip(-1))
+    with pytest.raises(NotImplementedError, match="no gradient"):
+        F.hflip(values.requires_grad_())
+    with pytest.raises(TypeError, match="a tensor must be"):
+        F.hflip(torch.zeros(7, dtype=torch.uint8))
+    # Sides of 1 may have any strides.
+    planes = torch.arange(12, dtype=torch.uint8).reshape(3, 4).as_strided((1, 3, 1, 4), (99, 4, 77, 1))
+    assert torch.equal(F.hflip(planes), planes.flip(-1))
 
 
 def test_values_are_pillows():

@@ -1,6 +1,7 @@
 //! The copies in vectors of x86-64. Each function returns the number of pixels that it has copied: all, or with AVX2
 //! all but the last few.
 
+use super::Rows;
 use crate::raster::Pixel;
 use crate::simd::{has_avx2, has_avx512};
 use std::arch::x86_64::*;
@@ -57,29 +58,34 @@ pub(super) fn pixels_to_planes<const N: usize>(pixels: &[Pixel], planes: &mut [&
     }
 }
 
-/// `from` is as long as `to`. Returns the number of bytes.
-pub(super) fn mirrored_bytes(from: &[u8], to: &mut [u8]) -> usize {
-    debug_assert_eq!(from.len(), to.len());
-    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
+/// Returns how many bytes of each row it has copied.
+///
+/// # Safety
+/// `count` rows of `len` bytes, a multiple of `N`, must lie at both places.
+pub(super) unsafe fn mirrored_rows<const N: usize>(
+    from: *const u8,
+    of: Rows,
+    to: *mut u8,
+    on: Rows,
+    len: usize,
+    count: usize,
+) -> usize {
+    // SAFETY: the processor has the instructions, and the rest is this function's contract.
     unsafe {
         match (has_avx512(), has_avx2()) {
-            (true, _) => mirrored_512::<1>(from, to),
-            (_, true) => mirrored_bytes_256(from, to),
+            (true, _) => mirrored_512::<N>(from, of, to, on, len, count),
+            (_, true) if N == 1 => mirrored_bytes_256(from, of, to, on, len, count),
+            (_, true) => mirrored_triples_256(from, of, to, on, len, count),
             _ => 0,
         }
     }
 }
 
-/// `from` is as long as `to`; both are whole triples. Returns the number of bytes.
-pub(super) fn mirrored_triples(from: &[u8], to: &mut [u8]) -> usize {
-    debug_assert!(from.len() == to.len() && from.len().is_multiple_of(3));
-    // SAFETY: the processor has the instructions, and the lengths are those of the functions' contracts.
-    unsafe {
-        match (has_avx512(), has_avx2()) {
-            (true, _) => mirrored_512::<3>(from, to),
-            (_, true) => mirrored_triples_256(from, to),
-            _ => 0,
-        }
+impl Rows {
+    /// Where row `i` begins in the memory at `start`.
+    #[inline(always)]
+    fn at(&self, start: *const u8, i: isize) -> *const u8 {
+        start.wrapping_add(self.first).wrapping_offset(self.step * i)
     }
 }
 
@@ -337,84 +343,98 @@ unsafe fn pixels_to_planes_256<const N: usize>(pixels: &[Pixel], planes: &mut [&
     LANES_256 * chunks.len()
 }
 
-/// Copies units of `N` bytes in reverse order. Returns the number of bytes.
-///
 /// # Safety
-/// `from` and `to` must have the same length, a multiple of `N`.
+/// See [`mirrored_rows`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-unsafe fn mirrored_512<const N: usize>(from: &[u8], to: &mut [u8]) -> usize {
+unsafe fn mirrored_512<const N: usize>(
+    from: *const u8,
+    of: Rows,
+    to: *mut u8,
+    on: Rows,
+    len: usize,
+    count: usize,
+) -> usize {
     let table = const { reverse::<N>() };
     // SAFETY: the table is as long as a vector.
     let places = unsafe { _mm512_loadu_si512(table.as_ptr().cast()) };
-    let (len, step) = (from.len(), 64 / N * N);
-    let mut done = 0;
-    // Stores with masks take many times as long. A full one may write bytes that the next one makes.
-    while done + 64 <= len {
-        // SAFETY: 64 bytes are left in both slices.
-        unsafe {
-            let units = _mm512_loadu_si512(from.as_ptr().add(len - done - 64).cast());
-            _mm512_storeu_si512(to.as_mut_ptr().add(done).cast(), _mm512_permutexvar_epi8(places, units));
+    let step = 64 / N * N;
+    for i in 0..count as isize {
+        let (from, to) = (of.at(from, i), on.at(to, i).cast_mut());
+        let mut done = 0;
+        // Stores with masks take many times as long. A full one may write bytes that the next one makes.
+        while done + 64 <= len {
+            // SAFETY: 64 bytes are left in both rows.
+            unsafe {
+                let units = _mm512_loadu_si512(from.add(len - done - 64).cast());
+                _mm512_storeu_si512(to.add(done).cast(), _mm512_permutexvar_epi8(places, units));
+            }
+            done += step;
         }
-        done += step;
-    }
-    if N == 1 && done < len && len >= 64 {
-        // The last vector makes bytes again that are made already.
-        // SAFETY: the slices have 64 bytes.
-        unsafe {
-            let units = _mm512_loadu_si512(from.as_ptr().cast());
-            _mm512_storeu_si512(to.as_mut_ptr().add(len - 64).cast(), _mm512_permutexvar_epi8(places, units));
-        }
-    } else if done < len {
-        let mask = first(len - done);
-        // SAFETY: the first bytes of `from` are the last of a vector. Those that lie before the slice are masked, and
-        // `to` has as many bytes left.
-        unsafe {
-            let start = from.as_ptr().wrapping_add(len - done).wrapping_sub(64);
-            let units = _mm512_maskz_loadu_epi8(!first(64 - (len - done)), start.cast());
-            let made = _mm512_permutexvar_epi8(places, units);
-            _mm512_mask_storeu_epi8(to.as_mut_ptr().add(done).cast(), mask, made);
+        if N == 1 && done < len && len >= 64 {
+            // The last vector makes bytes again that are made already.
+            // SAFETY: the rows have 64 bytes.
+            unsafe {
+                let units = _mm512_loadu_si512(from.cast());
+                _mm512_storeu_si512(to.add(len - 64).cast(), _mm512_permutexvar_epi8(places, units));
+            }
+        } else if done < len {
+            let mask = first(len - done);
+            // SAFETY: the first bytes of the row are the last of a vector. Those that lie before it are masked, and the
+            // other row has as many bytes left.
+            unsafe {
+                let start = from.wrapping_add(len - done).wrapping_sub(64);
+                let units = _mm512_maskz_loadu_epi8(!first(64 - (len - done)), start.cast());
+                let made = _mm512_permutexvar_epi8(places, units);
+                _mm512_mask_storeu_epi8(to.add(done).cast(), mask, made);
+            }
         }
     }
     len
 }
 
 /// # Safety
-/// `from` and `to` must have the same length.
+/// See [`mirrored_rows`].
 #[target_feature(enable = "avx2")]
-unsafe fn mirrored_bytes_256(from: &[u8], to: &mut [u8]) -> usize {
+unsafe fn mirrored_bytes_256(from: *const u8, of: Rows, to: *mut u8, on: Rows, len: usize, count: usize) -> usize {
     const STEP: usize = 32;
     let places = _mm256_broadcastsi128_si256(_mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
-    let len = from.len();
     if len < STEP {
         return 0;
     }
-    // The last vector may make bytes again that are made already.
-    for done in (0..=len - STEP).step_by(STEP).chain([len - STEP]) {
-        // SAFETY: `done` and the vector's length are at most `len`.
-        unsafe {
-            let bytes = _mm256_loadu_si256(from.as_ptr().add(len - STEP - done).cast());
-            let halves = _mm256_shuffle_epi8(bytes, places);
-            _mm256_storeu_si256(to.as_mut_ptr().add(done).cast(), _mm256_permute4x64_epi64::<0b0100_1110>(halves));
+    for i in 0..count as isize {
+        let (from, to) = (of.at(from, i), on.at(to, i).cast_mut());
+        // The last vector may make bytes again that are made already.
+        for done in (0..=len - STEP).step_by(STEP).chain([len - STEP]) {
+            // SAFETY: `done` and the vector's length are at most `len`.
+            unsafe {
+                let bytes = _mm256_loadu_si256(from.add(len - STEP - done).cast());
+                let halves = _mm256_shuffle_epi8(bytes, places);
+                _mm256_storeu_si256(to.add(done).cast(), _mm256_permute4x64_epi64::<0b0100_1110>(halves));
+            }
         }
     }
     len
 }
 
 /// # Safety
-/// `from` and `to` must have the same length, a multiple of 3.
+/// See [`mirrored_rows`].
 #[target_feature(enable = "avx2")]
-unsafe fn mirrored_triples_256(from: &[u8], to: &mut [u8]) -> usize {
+unsafe fn mirrored_triples_256(from: *const u8, of: Rows, to: *mut u8, on: Rows, len: usize, count: usize) -> usize {
     // Five triples. The load has one byte before them, the store one byte after them, which the next step overwrites.
     const STEP: usize = 15;
     let places = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
-    let (len, mut done) = (from.len(), 0);
-    while done + STEP < len {
-        // SAFETY: 16 bytes are left in both slices.
-        unsafe {
-            let bytes = _mm_loadu_si128(from.as_ptr().add(len - done - STEP - 1).cast());
-            _mm_storeu_si128(to.as_mut_ptr().add(done).cast(), _mm_shuffle_epi8(bytes, places));
+    let mut done = 0;
+    for i in 0..count as isize {
+        let (from, to) = (of.at(from, i), on.at(to, i).cast_mut());
+        done = 0;
+        while done + STEP < len {
+            // SAFETY: 16 bytes are left in both rows.
+            unsafe {
+                let bytes = _mm_loadu_si128(from.add(len - done - STEP - 1).cast());
+                _mm_storeu_si128(to.add(done).cast(), _mm_shuffle_epi8(bytes, places));
+            }
+            done += STEP;
         }
-        done += STEP;
     }
     done
 }

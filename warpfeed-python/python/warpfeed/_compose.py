@@ -206,7 +206,7 @@ def _array_of(image: Any) -> tuple[Any, bool]:
             raise UnsupportedError("tensors with gradients are not supported: use .detach()")
         if image.device.type != "cpu":
             return _cuda.Images(image), True
-        array, channels_first = _plain(image).numpy().reshape(-1, *image.shape[-3:]), True
+        array, channels_first = _plain(image).resolve_neg().numpy().reshape(-1, *image.shape[-3:]), True
     if name_of(array.dtype) not in NUMBERS:
         raise UnsupportedError(f"values of {name_of(array.dtype)} are not supported: use uint8, uint16 or float32")
     return (array.copy() if min(array.strides) < 0 else array), channels_first

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from . import _cuda, _rotated, _warpfeed
@@ -34,11 +34,13 @@ def _kind_of_class(cls: type) -> Kind | None:
     if (pil := sys.modules.get("PIL.Image")) and issubclass(cls, pil.Image):
         return "pil"
     if (tv := sys.modules.get("torchvision.tv_tensors")) and issubclass(cls, tv.TVTensor):
+        _plain.see(sys.modules["torch"])
         for name, known in (("mask", "Mask"), ("boxes", "BoundingBoxes"), ("points", "KeyPoints")):
             if issubclass(cls, getattr(tv, known, ())):
                 return name  # type: ignore[return-value]
         return "tensor"
     if (torch := sys.modules.get("torch")) and issubclass(cls, torch.Tensor):
+        _plain.see(torch)
         return "tensor"
     if (numpy := sys.modules.get("numpy")) and issubclass(cls, numpy.ndarray):
         return "array"
@@ -103,18 +105,44 @@ def _native_of(**op: Any) -> Any:
     return _native(json.dumps(op))
 
 
-def apply(inpt: Any, op: Mapping[str, Any], *, copies: bool = False, fills: bool = False) -> Any:
+def _native_for(op: Mapping[str, Any]) -> Any:
+    try:
+        return _native_of(**op)
+    except TypeError:
+        # Lists cannot be found again so.
+        return _native(json.dumps(op))
+
+
+class _PlainTensors:
+    """Operations on tensors without gaps of torch's own class, which is known once there has been a tensor."""
+
+    tensor: type | None = None
+    apply: Callable[[Any, Any], Any]
+
+    def see(self, torch: Any) -> None:
+        if self.tensor is None:
+            # The result, or `None` for a tensor that needs the way by arrays.
+            self.apply = _warpfeed.TorchTensors(torch).apply
+            self.tensor = torch.Tensor
+
+
+_plain = _PlainTensors()
+
+
+def apply(inpt: Any, op: Mapping[str, Any], *, copies: bool = False, fills: bool = False, colors: bool = False) -> Any:
     """The result of an operation in its written form, of the input's own type.
 
     copies: the operation copies values, so these may be of any type.
     fills: the result has a color or value that is no pixel of the input.
+    colors: the operation is on colors, so masks, boxes and points stay as they are.
     """
-    try:
-        native = _native_of(**op)
-    except TypeError:
-        # Lists cannot be found again so.
-        native = _native(json.dumps(op))
-    return applied(inpt, op["op"], native, copies, fills)
+    if inpt.__class__ is _plain.tensor:
+        made = _plain.apply(_native_for(op), inpt)
+        if made is not None:
+            return made
+    if colors and kind_of(inpt) in ("mask", "boxes", "points"):
+        return inpt
+    return applied(inpt, op["op"], _native_for(op), copies, fills)
 
 
 def applied(inpt: Any, name: str, native: Any, copies: bool, fills: bool) -> Any:
@@ -129,6 +157,21 @@ def applied(inpt: Any, name: str, native: Any, copies: bool, fills: bool) -> Any
     if found == "points":
         return _points(inpt, native)
     return _tensor(inpt, native, found == "mask", copies or found == "mask", fills)
+
+
+def part_of(inpt: Any, height: int, width: int, corner: tuple[int, int] | None = None) -> Any:
+    """A rectangle of a tensor or mask as a view of its memory, as torchvision's crops are: at (top, left), or at the
+    center. `None` for others, and for a rectangle that is empty or reaches outside."""
+    is_plain = inpt.__class__ is _plain.tensor
+    if not (is_plain or kind(inpt) in ("tensor", "mask")) or inpt.ndim < 2:
+        return None
+    rows, columns = inpt.shape[-2:]
+    top, left = corner or (round((rows - height) / 2), round((columns - width) / 2))
+    if not (0 <= top < top + height <= rows and 0 <= left < left + width <= columns):
+        return None
+    plain = inpt if is_plain else inpt.as_subclass(sys.modules["torch"].Tensor)
+    view = plain[..., top : top + height, left : left + width]
+    return view if is_plain else wrapped(view, inpt)
 
 
 def _pil(image: Any, native: Any) -> Any:
@@ -164,9 +207,12 @@ def _array(array: Any, native: Any, copies: bool, fills: bool) -> Any:
 
 
 def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) -> Any:
-    import torch
-
+    torch = sys.modules["torch"]
     plain = tensor if type(tensor) is torch.Tensor else tensor.as_subclass(torch.Tensor)
+    if plain is not tensor and not is_mask and isinstance(native, _warpfeed.Operation):
+        made = _plain.apply(native, plain)
+        if made is not None:
+            return wrapped(made, tensor)
     inner = 2 if is_mask else 3
     if plain.ndim < inner:
         form = "[..., H, W]" if is_mask else "[..., C, H, W]"
@@ -199,12 +245,6 @@ def _fill_tensor(plain: Any, made: Any, native: Any, channels: int, copies: bool
     import torch
 
     name = str(plain.dtype).removeprefix("torch.")
-    is_packed = plain.is_contiguous() and made.is_contiguous() and not plain.is_neg()
-    if name in NUMBERS and is_packed and isinstance(native, _warpfeed.Operation):
-        height, width = plain.shape[-2:]
-        number = plain.numel() // (channels * height * width)
-        native.run_at(plain.data_ptr(), made.data_ptr(), name, number, channels, height, width)
-        return
     if name in NUMBERS:
         _run(native, _images(plain, channels), _images(made, channels), True)
         return
@@ -255,7 +295,7 @@ def _bits(array: Any) -> Any:
 def _images(tensor: Any, channels: int) -> Any:
     """A tensor's memory as an array [N, C, H, W]."""
     height, width = tensor.shape[-2:]
-    return tensor.numpy().reshape(-1, channels, height, width)
+    return tensor.resolve_neg().numpy().reshape(-1, channels, height, width)
 
 
 def _run(native: Any, source: Any, target: Any, channels_first: bool) -> None:

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
+from types import ModuleType
 from typing import Any, final
 
 __version__: str
@@ -16,6 +17,7 @@ __all__ = [
     "Recipe",
     "Source",
     "Tensor",
+    "TorchTensors",
     "Transforms",
     "__version__",
     "command",
@@ -69,15 +71,17 @@ class Operation:
     def __new__(cls, written: str) -> Operation: ...
     def output_size(self, height: int, width: int) -> tuple[int, int]: ...
     def run(self, images: Any, out: Any, channels_first: bool) -> None: ...
-    def run_at(
-        self, images: int, out: int, dtype: str, number: int, channels: int, height: int, width: int
-    ) -> None: ...
     def boxes(
         self, rows: Sequence[Sequence[float]], format: str, clamping: str | None, height: int, width: int
     ) -> tuple[list[list[float]], tuple[int, int]]: ...
     def points(
         self, rows: Sequence[Sequence[float]], height: int, width: int
     ) -> tuple[list[list[float]], tuple[int, int]]: ...
+
+@final
+class TorchTensors:
+    def __new__(cls, torch: ModuleType) -> TorchTensors: ...
+    def apply(self, operation: Operation, tensor: Any) -> Any: ...
 
 def displace(
     images: Any, out: Any, channels_first: bool, displacement: Any, bilinear: bool, fill: Sequence[float] | None

@@ -2,7 +2,8 @@
 
 Names, order of arguments and defaults are those of `torchvision.transforms.v2.functional`. Images are PIL images,
 NumPy arrays [H, W, C] or [H, W], or tensors [..., C, H, W]; a result has the type of its input. All of them have the
-same values, those of torchvision on PIL images. No input is changed; where nothing is to be done, it is the result.
+same values, those of torchvision on PIL images. No input is changed; where nothing is to be done, it is the result, and a crop
+inside of a tensor is a view of it.
 What is not done is an `UnsupportedError`, which is a NotImplementedError.
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 from ._arguments import shown
 from ._elastic import Displacement
 from ._errors import ParameterError, UnsupportedError
-from ._kinds import applied, apply, channels_of, checked_fill, kind, kind_of, most_of, size_of, wrapped
+from ._kinds import applied, apply, channels_of, checked_fill, kind, kind_of, most_of, part_of, size_of, wrapped
 
 __all__ = [
     "adjust_brightness",
@@ -76,7 +77,7 @@ def _filter(value: Any, inpt: Any, *, of: str, allowed: Sequence[str]) -> str:
 
 def _sides(size: Any, of: str) -> list[int]:
     """Height and width of one number or two."""
-    sides = [size] if isinstance(size, int) else [int(side) for side in size]
+    sides = [size] if isinstance(size, int) else list(map(int, size))
     if len(sides) not in (1, 2):
         raise ParameterError(f"{of} must have one or two numbers, got {shown(size)}")
     return sides * 2 if len(sides) == 1 else sides
@@ -279,13 +280,20 @@ def elastic(inpt: Any, displacement: Any, interpolation: Any = "bilinear", fill:
 
 
 def crop(inpt: Any, top: int, left: int, height: int, width: int) -> Any:
-    """Cuts out a rectangle. Outside of the image it is 0."""
+    """Cuts out a rectangle. Outside of the image it is 0. Inside of a tensor, the result is a view of its memory, as it is
+    in torchvision."""
+    view = part_of(inpt, height, width, (top, left))
+    if view is not None:
+        return view
     return apply(inpt, {"op": "crop", "x": left, "y": top, "width": width, "height": height}, copies=True)
 
 
 def center_crop(inpt: Any, output_size: int | Sequence[int]) -> Any:
     """Cuts out (height, width) pixels at the center. A smaller image is padded with 0 first."""
     height, width = _sides(output_size, "output_size")
+    view = part_of(inpt, height, width)
+    if view is not None:
+        return view
     return apply(inpt, {"op": "center_crop", "height": height, "width": width}, copies=True)
 
 
@@ -431,14 +439,9 @@ def gaussian_noise(inpt: Any, mean: float = 0.0, sigma: float = 0.1, clip: bool 
     return wrapped((made.clamp_(0, 255) if clip else made).to(torch.uint8), inpt)
 
 
-def _colors(inpt: Any, op: dict[str, Any]) -> Any:
-    """An operation on colors. Masks, boxes and points stay as they are."""
-    return inpt if kind_of(inpt) in ("mask", "boxes", "points") else apply(inpt, op)
-
-
 def adjust_brightness(inpt: Any, brightness_factor: float) -> Any:
     """Multiplies by a factor. Floating-point numbers stay within 0 to 1."""
-    made = _colors(inpt, {"op": "brightness", "factor": _factor("brightness_factor", brightness_factor)})
+    made = apply(inpt, {"op": "brightness", "factor": _factor("brightness_factor", brightness_factor)}, colors=True)
     if "float" not in str(getattr(made, "dtype", "")) or kind(inpt) not in ("array", "tensor"):
         return made
     return made.clip(0, 1) if kind(inpt) == "array" else wrapped(made.clamp(0, 1), inpt)
@@ -446,14 +449,14 @@ def adjust_brightness(inpt: Any, brightness_factor: float) -> Any:
 
 def adjust_contrast(inpt: Any, contrast_factor: float) -> Any:
     """Blends with the mean gray."""
-    return _colors(inpt, {"op": "contrast", "factor": _factor("contrast_factor", contrast_factor)})
+    return apply(inpt, {"op": "contrast", "factor": _factor("contrast_factor", contrast_factor)}, colors=True)
 
 
 def adjust_saturation(inpt: Any, saturation_factor: float) -> Any:
     """Blends with the gray image."""
     if kind(inpt) in ("pil", "tensor", "array") and channels_of(inpt) == 1:
         return inpt
-    return _colors(inpt, {"op": "saturation", "factor": _factor("saturation_factor", saturation_factor)})
+    return apply(inpt, {"op": "saturation", "factor": _factor("saturation_factor", saturation_factor)}, colors=True)
 
 
 def adjust_hue(inpt: Any, hue_factor: float) -> Any:
@@ -462,12 +465,12 @@ def adjust_hue(inpt: Any, hue_factor: float) -> Any:
         raise ValueError(f"hue_factor ({hue_factor}) is not in [-0.5, 0.5].")
     if kind(inpt) in ("pil", "tensor", "array") and channels_of(inpt) == 1:
         return inpt
-    return _colors(inpt, {"op": "hue", "factor": float(hue_factor)})
+    return apply(inpt, {"op": "hue", "factor": float(hue_factor)}, colors=True)
 
 
 def adjust_sharpness(inpt: Any, sharpness_factor: float) -> Any:
     """Blends with a smoothed image."""
-    return _colors(inpt, {"op": "sharpness", "factor": _factor("sharpness_factor", sharpness_factor)})
+    return apply(inpt, {"op": "sharpness", "factor": _factor("sharpness_factor", sharpness_factor)}, colors=True)
 
 
 def _factor(name: str, value: float) -> float:
@@ -480,7 +483,7 @@ def adjust_gamma(inpt: Any, gamma: float, gain: float = 1) -> Any:
     """Raises to a power, where 1 is the largest value, and multiplies by `gain`."""
     if gamma < 0:
         raise ValueError("Gamma should be a non-negative real number")
-    return _colors(inpt, {"op": "gamma", "gamma": float(gamma), "gain": float(gain)})
+    return apply(inpt, {"op": "gamma", "gamma": float(gamma), "gain": float(gain)}, colors=True)
 
 
 def posterize(inpt: Any, bits: int) -> Any:
@@ -489,36 +492,36 @@ def posterize(inpt: Any, bits: int) -> Any:
         raise TypeError(f"bits must be a positive integer in the range [0, 8], got {bits} instead.")
     if bits == 8:
         return inpt
-    return _colors(inpt, {"op": "posterize", "bits": int(bits)})
+    return apply(inpt, {"op": "posterize", "bits": int(bits)}, colors=True)
 
 
 def solarize(inpt: Any, threshold: float) -> Any:
     """Inverts all values from a threshold on."""
     if kind(inpt) in ("tensor", "array", "pil") and threshold > most_of(inpt):
         raise TypeError(f"Threshold should be less or equal the maximum value of the dtype, but got {threshold}")
-    return _colors(inpt, {"op": "solarize", "threshold": threshold})
+    return apply(inpt, {"op": "solarize", "threshold": threshold}, colors=True)
 
 
 def invert(inpt: Any) -> Any:
     """Subtracts each value from the largest one."""
-    return _colors(inpt, {"op": "invert"})
+    return apply(inpt, {"op": "invert"}, colors=True)
 
 
 def equalize(inpt: Any) -> Any:
     """Equalizes the histogram of each channel."""
-    return _colors(inpt, {"op": "equalize"})
+    return apply(inpt, {"op": "equalize"}, colors=True)
 
 
 def autocontrast(inpt: Any) -> Any:
     """Stretches the values of each channel to the whole range."""
-    return _colors(inpt, {"op": "autocontrast"})
+    return apply(inpt, {"op": "autocontrast"}, colors=True)
 
 
 def jpeg(inpt: Any, quality: int) -> Any:
     """The image after it was a JPEG of this quality."""
     if not isinstance(quality, int) or not 1 <= quality <= 100:
         raise ValueError(f"quality must be an integer from 1 to 100, got {shown(quality)}")
-    return _colors(inpt, {"op": "jpeg", "quality": quality})
+    return apply(inpt, {"op": "jpeg", "quality": quality}, colors=True)
 
 
 def permute_channels(inpt: Any, permutation: Sequence[int]) -> Any:
