@@ -33,6 +33,9 @@ pub(super) fn run(plan: &Plan<'_>, image: View<'_>, out: &mut ViewMut<'_>) -> bo
         return false;
     }
     copy.run(Source { bytes: from.0, lines: of }, Target { bytes: to.0, lines: on });
+    if copy.table.is_some() && to.1.is_pixels {
+        out.end_pixels();
+    }
     true
 }
 
@@ -75,6 +78,7 @@ impl Lines {
         let row = row * value;
         match (column, channel) {
             (1, plane) => Some(Self { unit: value, planes: channels, plane: plane * value, row }),
+            (4, 1) if form.is_pixels => Some(Self { unit: 4, planes: 1, plane: 0, row }),
             (pixel, 1) if pixel == channels => Some(Self { unit: pixel * value, planes: 1, plane: 0, row }),
             _ => None,
         }
@@ -163,6 +167,8 @@ impl Outside {
     /// Fills columns of a row. `color` is that of a view's step.
     fn fill(&self, color: [u8; 3], to: &mut Target<'_>, row: usize, columns: Range<usize>) {
         match self {
+            // No other lines with colors have units of four bytes.
+            Self::Colors if to.lines.unit == 4 => to.fill(row, columns, &opaque(color)),
             Self::Colors => to.fill(row, columns, &color),
             Self::Gray => to.fill(row, columns, &[luma(opaque(color))]),
             Self::Pixel(pixel) => to.fill(row, columns, pixel),
@@ -323,12 +329,7 @@ fn mirrored_lines(unit: usize, (from, of): (&[u8], Rows), (to, on): (&mut [u8], 
             );
         }),
         3 => mirrored_rows::<3>(from, of, to, on, len, count),
-        4 => each(&|from, to| {
-            wide(
-                #[inline(always)]
-                || reverse::<4>(from, to),
-            );
-        }),
+        4 => mirrored_rows::<4>(from, of, to, on, len, count),
         _ => each(&|from, to| {
             let units = from.chunks_exact(unit).rev();
             to.chunks_exact_mut(unit).zip(units).for_each(|(to, from)| to.copy_from_slice(from));
@@ -505,9 +506,11 @@ mod tests {
     use crate::ops::fill::Fill;
     use crate::ops::filter::PassOrder;
     use crate::ops::{
-        Brightness, CenterCrop, Crop, Gamma, Grayscale, Hflip, Invert, Pad, PadMode, Posterize, Rotate, Solarize, Vflip,
+        Brightness, CenterCrop, Crop, Gamma, Grayscale, Hflip, Interpolation, Invert, Pad, PadMode, Posterize, Rotate,
+        Solarize, Vflip,
     };
     use crate::plan::{Planner, Strategy};
+    use crate::raster::Image;
     use crate::rng::SampleRng;
     use crate::tensor::{Element as TensorElement, Layout};
     use warpfeed_image::planes::Value;
@@ -718,5 +721,35 @@ mod tests {
             counts = [0, 1].map(|i| counts[i] + usize::from(made[i]));
         }
         assert!(counts[0] > CASES / 3 && counts[1] > CASES / 8, "{counts:?} of {CASES}");
+    }
+
+    #[test]
+    fn pixels_of_four_bytes_are_those_of_images() {
+        let mut rng = SampleRng::for_sample(9, 0, 0);
+        for number in 0..600 {
+            let size = case(&mut rng, number, 3).size;
+            let pixels = (0..size.area_px()).map(|_| [0; 3].map(|_| rng.below(256) as u8)).collect::<Vec<_>>();
+            let image = Image::from_rgb(size, pixels.as_flattened()).unwrap();
+            let op = match number % 3 {
+                0 => Rotate::new(30.0).interpolation(Interpolation::Bilinear).into(),
+                _ => drawn(&mut rng, size),
+            };
+            let want = op.apply(&image).unwrap();
+            // One pixel more than there is room for shows writes beyond the end.
+            let after = want.size();
+            let mut made = vec![[7; 4]; after.area_px() as usize + 1];
+            let len = made.len() - 1;
+            let out = ViewMut::pixels(&mut made[..len], after).unwrap();
+            op.apply_to(View::pixels(image.pixels(), size).unwrap(), out).unwrap();
+            assert_eq!(made[len], [7; 4], "{op:?}");
+            let rgb = |pixels: &[[u8; 4]]| pixels.iter().flat_map(|&[r, g, b, _]| [r, g, b]).collect::<Vec<u8>>();
+            assert!(rgb(&made[..len]) == want.to_rgb(), "{size} {op:?}");
+            assert!(made[..len].iter().all(|pixel| pixel[3] == 255), "{size} {op:?}");
+            if after == size {
+                let mut again = image.pixels().to_vec();
+                op.apply_in_place(ViewMut::pixels(&mut again, size).unwrap()).unwrap();
+                assert!(again == made[..len], "in place: {size} {op:?}");
+            }
+        }
     }
 }

@@ -72,6 +72,12 @@ pub(super) fn to_view(
         scratch.shrink();
         return Ok(());
     }
+    if to.form.is_pixels && values.is_none() && plan.epilogue.normalize.is_none() {
+        load(scratch, plan, image.map_or_else(|| to.as_view(), Ok)?)?;
+        let done = scratch.pixels.run(plan, &mut Output::pixels(to.bytes, plan.size));
+        to.end_pixels();
+        return done;
+    }
     load(scratch, plan, image.map_or_else(|| to.as_view(), Ok)?)?;
     let packed = elements.strides(plan.size);
     match (rows, values) {

@@ -1,7 +1,7 @@
 //! Places of an image's values in memory.
 
 use crate::error::{Error, Result};
-use crate::raster::{Image, Size};
+use crate::raster::Size;
 use crate::tensor::Layout;
 use warpfeed_image::planes::MAX_CHANNELS;
 
@@ -21,6 +21,8 @@ pub(super) struct Form {
     pub(super) channels: u16,
     pub(super) layout: Layout,
     pub(super) strides: Strides,
+    /// RGB without gaps whose pixels have fourth bytes, which the slice has too.
+    pub(super) is_pixels: bool,
 }
 
 impl Form {
@@ -41,14 +43,17 @@ impl Form {
             Layout::Nhwc => Strides { row: width.saturating_mul(channels), column: channels, channel: 1 },
             Layout::Nchw => Strides { row: width, column: 1, channel: width.saturating_mul(height) },
         };
-        Self { view, size, channels: channels as u16, layout, strides }.inside(len)
+        Self { view, size, channels: channels as u16, layout, strides, is_pixels: false }.inside(len)
     }
 
-    /// The form of an image's pixels. It leaves out their fourth bytes.
-    pub(super) fn of_image(image: &Image) -> Result<Self> {
-        let size = image.size();
-        let form = Self::new("Image", 3 * image.pixels().len(), size, 3, Layout::Nhwc)?;
-        Ok(Self { strides: Strides { row: 4 * size.width as usize, column: 4, channel: 1 }, ..form })
+    /// The form of `len` pixels of four bytes.
+    ///
+    /// # Errors
+    /// See [`new`](Self::new).
+    pub(super) fn of_pixels(view: &'static str, len: usize, size: Size) -> Result<Self> {
+        let form = Self::new(view, 3 * len, size, 3, Layout::Nhwc)?;
+        let strides = Strides { row: 4 * size.width as usize, column: 4, channel: 1 };
+        Ok(Self { strides, is_pixels: true, ..form })
     }
 
     /// The form with other strides, in the order of the layout's dimensions.
@@ -64,7 +69,7 @@ impl Form {
             Layout::Nhwc => Strides { row: a, column: b, channel: c },
             Layout::Nchw => Strides { channel: a, row: b, column: c },
         };
-        Self { strides, ..self }.inside(len)
+        Self { strides, is_pixels: false, ..self }.inside(len)
     }
 
     /// The numbers of rows, columns and channels, with the strides between them.
@@ -117,9 +122,10 @@ impl Form {
         Ok(self)
     }
 
-    /// The number of elements from the first value to the last, both included.
+    /// The number of elements from the first value to the last, both included, and a fourth byte after it.
     pub(super) fn len(&self) -> usize {
-        1 + self.dimensions().iter().map(|(count, stride)| (count - 1) * stride).sum::<usize>()
+        let first = if self.is_pixels { 2 } else { 1 };
+        first + self.dimensions().iter().map(|(count, stride)| (count - 1) * stride).sum::<usize>()
     }
 
     /// The place of a value.

@@ -4,7 +4,7 @@ use super::strides::{Form, Strides};
 use crate::error::{Error, Result};
 use crate::ops::check::MAX_SIDE_PX;
 use crate::ops::values::PixelValues;
-use crate::raster::{Image, Rect, Size};
+use crate::raster::{Image, Pixel, Rect, Size};
 use crate::tensor::Layout;
 use std::fmt;
 use warpfeed_image::planes::{Element, PixelKind, Planes, Value};
@@ -82,8 +82,28 @@ impl<'a> View<'a> {
     /// # Errors
     /// [`Error::Parameter`] if the image is empty.
     pub fn of_image(image: &'a Image) -> Result<Self> {
-        let form = Form::of_image(image)?;
-        Ok(Self { bytes: image.pixels().as_flattened(), element: Element::U8, form })
+        Self::pixels(image.pixels(), image.size())
+    }
+
+    /// RGB pixels of four bytes, row by row without gaps, as Pillow and [`Image`] have them. `pixels` may be longer.
+    ///
+    /// ```
+    /// use warpfeed::image::Size;
+    /// use warpfeed::ops::{Hflip, Op};
+    /// use warpfeed::transforms::{View, ViewMut};
+    ///
+    /// let (size, pixels) = (Size::new(2, 1), [[1, 2, 3, 255], [4, 5, 6, 255]]);
+    /// let mut mirrored = [[0; 4]; 2];
+    /// Op::from(Hflip).apply_to(View::pixels(&pixels, size)?, ViewMut::pixels(&mut mirrored, size)?)?;
+    /// assert_eq!(mirrored, [[4, 5, 6, 255], [1, 2, 3, 255]]);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the image is empty, or if `pixels` is too short.
+    pub fn pixels(pixels: &'a [Pixel], size: Size) -> Result<Self> {
+        let form = Form::of_pixels("View", pixels.len(), size)?;
+        Ok(Self { bytes: pixels.as_flattened(), element: Element::U8, form })
     }
 
     /// The values at `form` in bytes that are aligned for their type.

@@ -4,7 +4,7 @@ use super::strides::{Form, Strides};
 use super::view::View;
 use crate::backend::{PixelForm, Strides as RowsAndPlanes};
 use crate::error::{Error, Result};
-use crate::raster::Size;
+use crate::raster::{Pixel, Size};
 use crate::tensor::{DType, Element, Layout};
 use std::fmt;
 use warpfeed_image::planes::Element as ValueType;
@@ -63,6 +63,23 @@ impl<'a> ViewMut<'a> {
     fn new<T: Element>(elements: &'a mut [T], size: Size, channels: usize, layout: Layout) -> Result<Self> {
         let form = Form::new("ViewMut", elements.len(), size, channels, layout)?;
         Ok(Self { bytes: bytemuck::cast_slice_mut(elements), dtype: T::DTYPE, form })
+    }
+
+    /// RGB pixels of four bytes, row by row without gaps, as Pillow and [`Image`](crate::image::Image) have them. `pixels`
+    /// may be longer. Fourth bytes become 255, or those of a [`View`] of such pixels, where pixels are only copied. See
+    /// [`View::pixels`] for an example.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the image is empty, or if `pixels` is too short.
+    pub fn pixels(pixels: &'a mut [Pixel], size: Size) -> Result<Self> {
+        let form = Form::of_pixels("ViewMut", pixels.len(), size)?;
+        Ok(Self { bytes: pixels.as_flattened_mut(), dtype: DType::U8, form })
+    }
+
+    /// Writes 255 to the fourth bytes of pixels.
+    pub(super) fn end_pixels(&mut self) {
+        let pixels = self.form.len() / 4;
+        self.bytes.as_chunks_mut::<4>().0[..pixels].iter_mut().for_each(|pixel| pixel[3] = 255);
     }
 
     /// An image of a tensor. `bytes` are aligned for their type.

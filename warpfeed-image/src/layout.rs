@@ -95,7 +95,7 @@ impl Rows {
 /// # Panics
 /// If the rows do not lie in the slices.
 pub fn mirrored_rows<const N: usize>(from: &[u8], of: Rows, to: &mut [u8], on: Rows, len: usize, count: usize) {
-    const { assert!(N == 1 || N == 3, "bytes of planes, and triples") };
+    const { assert!(N == 1 || N == 3 || N == 4, "bytes, triples and pixels") };
     if len == 0 || count == 0 {
         return;
     }
@@ -221,6 +221,7 @@ mod tests {
             {
                 check::<1>(units, count, of_gap, on_gap, upwards);
                 check::<3>(units, count, of_gap, on_gap, upwards);
+                check::<4>(units, count, of_gap, on_gap, upwards);
             }
         }
     }

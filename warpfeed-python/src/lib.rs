@@ -14,6 +14,7 @@ mod memory;
 mod objects;
 mod operation;
 mod panics;
+mod pillow;
 mod pipeline;
 mod positions;
 mod preprocessor;
@@ -86,6 +87,8 @@ mod _warpfeed {
     use super::images::{decode, decoded_shape, encode, image_header};
     #[pymodule_export]
     use super::operation::{Operation, displace};
+    #[pymodule_export]
+    use super::pillow::PillowPixels;
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! An operation on images in memory, for `warpfeed.functional`.
 
 use crate::error::raise;
+use crate::pillow::{PillowPixels, on_image};
 use crate::views::each_image;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -41,6 +42,21 @@ impl Operation {
         channels_first: bool,
     ) -> PyResult<()> {
         each_image(py, images, out, channels_first, 1, |_, image, out| self.0.apply_to(image, out))
+    }
+
+    /// The result of the operation on an image of Pillow's in the mode RGB or L, of this width and height, in the same
+    /// mode. `None` if its memory is not to be had.
+    fn on_pillow(
+        &self,
+        image: &Bound<'_, PyAny>,
+        is_gray: bool,
+        width: u32,
+        height: u32,
+    ) -> PyResult<Option<(PillowPixels, (u32, u32))>> {
+        let size = Size::new(width, height);
+        let after = self.0.output_size(size).map_err(raise)?;
+        let made = on_image(image, is_gray, [size, after], |image, out| self.0.apply_to(image, out))?;
+        Ok(made.map(|made| (made, (after.width, after.height))))
     }
 
     /// Moves boxes along.

@@ -3,6 +3,7 @@
 use crate::ending::detached;
 use crate::error::raise;
 use crate::operation::boxes_of;
+use crate::pillow::{PillowPixels, on_image};
 use crate::views::each_image;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -122,6 +123,21 @@ impl Recipe {
         channels_first: bool,
     ) -> PyResult<()> {
         each_image(py, images, out, channels_first, 1, |_, image, out| self.transforms.run(&self.ops, image, out))
+    }
+
+    /// The result for an image of Pillow's in the mode RGB or L, of this width and height, in the same mode. `None` if its
+    /// memory is not to be had.
+    fn on_pillow(
+        &self,
+        image: &Bound<'_, PyAny>,
+        is_gray: bool,
+        width: u32,
+        height: u32,
+    ) -> PyResult<Option<(PillowPixels, (u32, u32))>> {
+        let (rows, columns) = self.output_size(height, width)?;
+        let sizes = [Size::new(width, height), Size::new(columns, rows)];
+        let made = on_image(image, is_gray, sizes, |image, out| self.transforms.run(&self.ops, image, out))?;
+        Ok(made.map(|made| (made, (columns, rows))))
     }
 
     /// The numbers of the objects that are left.

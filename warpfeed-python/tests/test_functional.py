@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import types
 
 import numpy
 import pytest
@@ -129,6 +130,63 @@ def test_tensors_that_are_not_only_memory_have_their_values():
     # Sides of 1 may have any strides.
     planes = torch.arange(12, dtype=torch.uint8).reshape(3, 4).as_strided((1, 3, 1, 4), (99, 4, 77, 1))
     assert torch.equal(F.hflip(planes), planes.flip(-1))
+
+
+def test_results_of_pil_images_are_images_like_others(tmp_path):
+    PIL.fromarray(pixels()).save(tmp_path / "image.png")
+    with PIL.open(tmp_path / "image.png") as opened:
+        made = F.hflip(opened)
+    want = numpy.ascontiguousarray(pixels()[:, ::-1])
+    assert numpy.array_equal(numpy.asarray(made), want) and made.size == (61, 47)
+    copy = pickle.loads(pickle.dumps(made))
+    made.putpixel((0, 0), (1, 2, 3))
+    made.paste((9, 9, 9), (5, 5, 10, 10))
+    assert made.getpixel((0, 0)) == (1, 2, 3) and numpy.array_equal(numpy.asarray(copy), want)
+    rgba = F.invert(PIL.fromarray(want)).convert("RGBA")
+    assert rgba.getchannel("A").getextrema() == (255, 255)
+    gray = F.adjust_brightness(PIL.fromarray(want[..., 0]), 0.5)
+    assert gray.mode == "L" and numpy.array_equal(numpy.asarray(gray), F.adjust_brightness(want, 0.5)[..., 0])
+    # Pillow has such an image in several blocks.
+    large = numpy.tile(pixels(), (50, 50, 1))
+    assert large.nbytes > 16 << 20
+    assert numpy.array_equal(numpy.asarray(F.hflip(PIL.fromarray(large))), large[:, ::-1])
+
+
+def test_memory_of_pil_images_is_freed():
+    resource = pytest.importorskip("resource")
+    image = PIL.fromarray(numpy.tile(pixels(), (10, 10, 1)))
+    for _ in range(20):
+        F.hflip(image)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # All results together have 680 MB.
+    for _ in range(600):
+        F.hflip(F.hflip(image))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (100 << 10)
+
+
+def test_after_a_failure_of_a_device_lists_are_made_anew(monkeypatch):
+    from warpfeed import _cuda, _warpfeed
+
+    made = []
+
+    class Failing:
+        def __init__(self, *form):
+            made.append(form)
+
+        def operation(self, images, operation):
+            raise RuntimeError("an illegal memory access") if len(made) == 1 else ValueError("another")
+
+    monkeypatch.setattr(_warpfeed, "CudaTransforms", Failing)
+    monkeypatch.setattr(_cuda.Images, "_described", lambda self: None)
+    images = object.__new__(_cuda.Images)
+    images.shape = (1, 1, 4, 5)
+    images._tensor = types.SimpleNamespace(device=types.SimpleNamespace(index=77))
+    flip = _warpfeed.Operation('{"op": "hflip"}')
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        images.operation(flip)
+    with pytest.raises(ValueError, match="another"):
+        images.operation(flip)
+    assert len(made) == 2
 
 
 def test_values_are_pillows():

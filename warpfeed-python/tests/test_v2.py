@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -163,3 +164,28 @@ def test_draws_in_threads() -> None:
         for _ in range(5):
             got = list(threads.map(lambda i: compose(image, key=(1, 2, i)), range(64)))
             assert all(numpy.array_equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"color_jitter": 0.4, "re_prob": 0.25, "interpolation": "bilinear"},
+        {"auto_augment": "rand-m9-mstd0.5-inc1", "interpolation": "bicubic", "re_prob": 0.5, "re_mode": "pixel"},
+        {"vflip": 0.5, "grayscale_prob": 0.3, "color_jitter": (0.4, 0.4, 0.4, 0.1)},
+        {"is_training": False, "crop_pct": 0.9, "interpolation": "bicubic"},
+    ],
+)
+def test_timms_transforms_by_one_changed_import(monkeypatch, settings):
+    """timm's `create_transform`, whose module has `from torchvision import transforms`."""
+    factory = pytest.importorskip("timm.data.transforms_factory")
+    image = Image.fromarray(pixels()).resize((320, 240))
+
+    def results():
+        transform = factory.create_transform(**{"input_size": (3, 96, 96), "is_training": True, **settings})
+        for module in (torch, random, numpy.random):
+            (module.manual_seed if module is torch else module.seed)(3)
+        return torch.stack([transform(image) for _ in range(12)])
+
+    want = results()
+    monkeypatch.setattr(factory, "transforms", ours)
+    assert torch.equal(results(), want)

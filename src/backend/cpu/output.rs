@@ -105,9 +105,13 @@ impl<'a> Output<'a> {
     pub(crate) fn image(image: &'a mut Image, size: Size) -> Result<Self> {
         image.reserve(size)?;
         image.reset(size);
+        Ok(Self::pixels(image.pixels_mut().as_flattened_mut(), size))
+    }
+
+    /// An output of pixels of four bytes, row by row.
+    pub(crate) fn pixels(bytes: &'a mut [u8], size: Size) -> Self {
         let (order, strides) = (Order::Pixels, Strides { plane: 0, row: size.width });
-        let bytes = image.pixels_mut().as_flattened_mut();
-        Ok(Self { bytes, size, tables: &BYTES, order, strides, epilogue: true })
+        Self { bytes, size, tables: &BYTES, order, strides, epilogue: true }
     }
 
     /// An output of RGB bytes, row by row, without a plan's epilogue.

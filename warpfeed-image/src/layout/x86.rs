@@ -75,7 +75,7 @@ pub(super) unsafe fn mirrored_rows<const N: usize>(
         match (has_avx512(), has_avx2()) {
             (true, _) => mirrored_512::<N>(from, of, to, on, len, count),
             (_, true) if N == 1 => mirrored_bytes_256(from, of, to, on, len, count),
-            (_, true) => mirrored_triples_256(from, of, to, on, len, count),
+            (_, true) if N == 3 => mirrored_triples_256(from, of, to, on, len, count),
             _ => 0,
         }
     }

@@ -12,7 +12,7 @@ from typing import Any
 from . import _cuda, _warpfeed
 from ._arguments import shown
 from ._errors import ParameterError, UnsupportedError
-from ._kinds import MODES, NUMBERS, kind, name_of, size_of, wrapped
+from ._kinds import MODES, NUMBERS, kind, name_of, of_pillow, size_of, wrapped
 
 Key = tuple[int, int, int]
 Path = tuple[Any, ...]
@@ -188,16 +188,31 @@ def _replaced(sample: Any, results: Mapping[Path, Any], path: Path) -> Any:
     return sample
 
 
+class _Pillow:
+    """A PIL image, as an array [1, H, W, C] of its pixels, which is not made before it is needed."""
+
+    def __init__(self, image: Any) -> None:
+        self.shape = (1, image.height, image.width, MODES[image.mode])
+        self.size = image.height * image.width
+
+    @property
+    def dtype(self) -> Any:
+        import numpy
+
+        return numpy.dtype("uint8")
+
+    def __len__(self) -> int:
+        return 1
+
+
 def _array_of(image: Any) -> tuple[Any, bool]:
     """An image's memory as an array [N, H, W, C], or [N, C, H, W] if the second is true."""
-    import numpy
-
     found = kind(image)
     if found == "pil":
         if image.mode not in MODES:
             raise UnsupportedError(f'images of the mode {image.mode} are not supported: use image.convert("RGB")')
-        image = numpy.asarray(image)
-    if found in ("pil", "array"):
+        return _Pillow(image), False
+    if found == "array":
         array, channels_first = (image if image.ndim == 3 else image[:, :, None])[None], False
     else:
         if image.ndim < 3:
@@ -247,6 +262,10 @@ def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any]
     floats = recipes[0].makes_floats() and array.dtype != numpy.float32
     if floats and kind(image) == "pil":
         raise UnsupportedError("an image of Pillow's holds no floating-point numbers: give an array or a tensor")
+    if isinstance(array, _Pillow):
+        if own := of_pillow(image, recipes[0]):
+            return own
+        array = numpy.asarray(image).reshape(array.shape)
     shape = (number, channels, height, width) if channels_first else (number, height, width, channels)
     made = numpy.empty(shape, numpy.float32 if floats else array.dtype)
     if len(recipes) == 1 and number == 1:
@@ -384,7 +403,9 @@ def _rows_of_points(points: Any, objects: int | None) -> tuple[list[list[float]]
     """Points, and their number for each object; 0 if they belong to none."""
     value = points.value if isinstance(points, _PlainPoints) else _plain(points)
     if not hasattr(value, "tolist"):
-        value = sys.modules["numpy"].asarray(value, dtype="float32").reshape(-1, 2)
+        import numpy
+
+        value = numpy.asarray(value, dtype="float32").reshape(-1, 2)
     per_object = value.shape[1] if objects is not None and value.ndim == 3 and len(value) == objects else 0
     return value.reshape(-1, 2).tolist(), per_object
 

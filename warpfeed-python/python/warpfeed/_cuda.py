@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import _warpfeed
-from ._errors import UnsupportedError
+from ._errors import ParameterError, UnsupportedError
 
 
 @functools.lru_cache(maxsize=64)
 def _native(written: str, device: int, channels: int, floats: bool, channels_last: bool) -> Any:
     """The native form of a list on a device. That of the same list is made once."""
     return _warpfeed.CudaTransforms(written, device, channels, floats, channels_last)
+
+
+@contextlib.contextmanager
+def _renewed() -> Iterator[None]:
+    """After a failure of the device, lists are made anew: what they have there may be of no use any more."""
+    try:
+        yield
+    except (ParameterError, UnsupportedError):
+        raise
+    except BaseException:
+        _native.cache_clear()
+        raise
 
 
 def refuse(what: str, tensor: Any) -> UnsupportedError:
@@ -59,11 +72,13 @@ class Images:
         if not isinstance(operation, _warpfeed.Operation):
             raise refuse("displacements of tensors", self._tensor)
         channels_last = self.shape[1] == 3 and not self._tensor.is_contiguous() and self._tensor.stride(-3) == 1
-        native = _native("[]", self._tensor.device.index, self.shape[1], False, channels_last)
-        return self._result(native.operation(self._described(), operation), channels_last)
+        with _renewed():
+            native = _native("[]", self._tensor.device.index, self.shape[1], False, channels_last)
+            return self._result(native.operation(self._described(), operation), channels_last)
 
     def recipes(self, text: str, recipes: Sequence[Any]) -> Any:
         """The results of recipes that were drawn for the list with this text, one for each image or one for all."""
         floats = recipes[0].makes_floats()
-        native = _native(text, self._tensor.device.index, self.shape[1], floats, False)
-        return self._result(native.recipes(self._described(), list(recipes)), False)
+        with _renewed():
+            native = _native(text, self._tensor.device.index, self.shape[1], floats, False)
+            return self._result(native.recipes(self._described(), list(recipes)), False)

@@ -174,12 +174,20 @@ def part_of(inpt: Any, height: int, width: int, corner: tuple[int, int] | None =
     return view if is_plain else wrapped(view, inpt)
 
 
+def of_pillow(image: Any, native: Any) -> Any:
+    """The result of an operation or recipe on a PIL image by Pillow's own memory. `None` if that is not to be had."""
+    made = native.on_pillow(image, image.mode == "L", *image.size)
+    return made and sys.modules["PIL.Image"].fromarrow(made[0], image.mode, made[1])
+
+
 def _pil(image: Any, native: Any) -> Any:
+    if image.mode not in MODES:
+        raise UnsupportedError(f'images of the mode {image.mode} are not supported: use image.convert("RGB")')
+    if isinstance(native, _warpfeed.Operation) and (made := of_pillow(image, native)):
+        return made
     import numpy
     from PIL import Image
 
-    if image.mode not in MODES:
-        raise UnsupportedError(f'images of the mode {image.mode} are not supported: use image.convert("RGB")')
     pixels = numpy.asarray(image)
     height, width = native.output_size(*pixels.shape[:2])
     made = numpy.empty((height, width, *pixels.shape[2:]), numpy.uint8)
