@@ -174,6 +174,11 @@ def part_of(inpt: Any, height: int, width: int, corner: tuple[int, int] | None =
     return view if is_plain else wrapped(view, inpt)
 
 
+def is_pillows(inpt: Any) -> bool:
+    """Whether this is a PIL image that Pillow's own copies are for."""
+    return kind(inpt) == "pil" and inpt.mode in MODES
+
+
 def of_pillow(image: Any, native: Any) -> Any:
     """The result of an operation or recipe on a PIL image by Pillow's own memory. `None` if that is not to be had."""
     made = native.on_pillow(image, image.mode == "L", *image.size)

@@ -15,7 +15,19 @@ from typing import Any
 from ._arguments import shown
 from ._elastic import Displacement
 from ._errors import ParameterError, UnsupportedError
-from ._kinds import applied, apply, channels_of, checked_fill, kind, kind_of, most_of, part_of, size_of, wrapped
+from ._kinds import (
+    applied,
+    apply,
+    channels_of,
+    checked_fill,
+    is_pillows,
+    kind,
+    kind_of,
+    most_of,
+    part_of,
+    size_of,
+    wrapped,
+)
 
 __all__ = [
     "adjust_brightness",
@@ -59,6 +71,8 @@ __all__ = [
     "vflip",
 ]
 
+# Pillow's number, whose enumeration is not imported.
+_FLIP_TOP_BOTTOM = 1
 _PILLOW = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 
 
@@ -151,6 +165,8 @@ def horizontal_flip(inpt: Any) -> Any:
 
 def vertical_flip(inpt: Any) -> Any:
     """Mirrors top and bottom."""
+    if is_pillows(inpt):
+        return inpt.transpose(_FLIP_TOP_BOTTOM)
     return apply(inpt, {"op": "vflip"}, copies=True)
 
 
@@ -282,6 +298,8 @@ def elastic(inpt: Any, displacement: Any, interpolation: Any = "bilinear", fill:
 def crop(inpt: Any, top: int, left: int, height: int, width: int) -> Any:
     """Cuts out a rectangle. Outside of the image it is 0. Inside of a tensor, the result is a view of its memory, as it is
     in torchvision."""
+    if is_pillows(inpt) and width > 0 and height > 0:
+        return inpt.crop((left, top, left + width, top + height))
     view = part_of(inpt, height, width, (top, left))
     if view is not None:
         return view
