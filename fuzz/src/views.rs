@@ -65,4 +65,20 @@ pub fn views(data: &[u8]) {
         let mut written = written.into_iter();
         assert!(wanted.iter().all(|value| written.any(|other| other == *value)), "a value was not written");
     }
+
+    // Pixels of four bytes give the bytes of the same memory with strides.
+    let (pixels, _) = memory.as_chunks::<4>();
+    if let Ok(view) = View::pixels(pixels, size)
+        && channels == 3
+    {
+        let strides = [4 * i64::from(size.width), 4, 1];
+        let same = View::hwc(&memory, size, 3).and_then(|same| same.strides(strides)).expect("the same memory");
+        let len = out.area_px() as usize;
+        let (mut quads, mut triples) = (vec![[0; 4]; len], vec![0_u8; 3 * len]);
+        let to = ViewMut::pixels(&mut quads, out).expect("as many as there are");
+        let done = transforms.run(&recipe, view, to).is_ok();
+        let to = ViewMut::hwc(&mut triples, out, 3).expect("as many as there are");
+        assert!(done == transforms.run(&recipe, same, to).is_ok(), "both forms can be used");
+        assert!(quads.iter().zip(triples.as_chunks::<3>().0).all(|(a, b)| a[..3] == b[..]), "pixels are the triples");
+    }
 }

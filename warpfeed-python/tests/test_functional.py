@@ -152,6 +152,38 @@ def test_results_of_pil_images_are_images_like_others(tmp_path):
     assert numpy.array_equal(numpy.asarray(F.hflip(PIL.fromarray(large))), large[:, ::-1])
 
 
+MEMORY = """
+import numpy
+import warpfeed.functional as F
+from PIL import Image
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+array = numpy.zeros((2000, 3000, 3), numpy.uint8)
+for tiny in (array[:8, :8], Image.fromarray(array[:8, :8])):
+    F.hflip(tiny)
+before = resident()
+for _ in range(3):
+    for name, arguments in OPS.items():
+        getattr(F, name)(array, *arguments)
+    F.adjust_hue(Image.fromarray(array), 0.1)
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_no_more_memory_than_two_images_is_kept():
+    ops = {
+        name: OPS[name] for name in ("rotate", "gaussian_blur", "adjust_sharpness", "resize", "perspective", "equalize")
+    }
+    code = MEMORY.replace("OPS", repr(ops))
+    kept = int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    image = 2000 * 3000 * 4
+    assert image < kept < 2 * image + (8 << 20)
+
+
 def test_memory_of_pil_images_is_freed():
     resource = pytest.importorskip("resource")
     image = PIL.fromarray(numpy.tile(pixels(), (10, 10, 1)))
