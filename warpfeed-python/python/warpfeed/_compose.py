@@ -16,6 +16,7 @@ from ._kinds import MODES, NUMBERS, kind, name_of, of_pillow, size_of, wrapped
 
 Key = tuple[int, int, int]
 Path = tuple[Any, ...]
+IMAGES = ("pil", "array", "tensor")
 
 
 @functools.lru_cache(maxsize=256)
@@ -54,6 +55,11 @@ class Applied:
     def __call__(self, *inputs: Any, key: Key | Sequence[Key] | None = None, **named: Any) -> Any:
         if bool(inputs) == bool(named):
             raise TypeError("give a sample, or image= with mask=, masks=, bboxes=, keypoints= and others by name")
+        # An image alone needs no look for what else a sample has.
+        if len(inputs) == 1 and kind(inputs[0]) in IMAGES:
+            return _image_alone(inputs[0], self._text, self._key(key), self)[0]
+        if len(named) == 1 and kind(named.get("image")) in IMAGES:
+            return {"image": _image_alone(named["image"], self._text, self._key(key), self)[0]}
         if named:
             return self._by_keywords(named, key)
         made = self._transformed(inputs, key)
@@ -78,7 +84,7 @@ class Applied:
 
     def _by_keywords(self, named: dict[str, Any], key: Key | Sequence[Key] | None) -> dict[str, Any]:
         """albumentations' way to call: masks, boxes and points without types of their own."""
-        if kind(named.get("image")) not in ("pil", "array", "tensor"):
+        if kind(named.get("image")) not in IMAGES:
             raise TypeError(f"image must be a PIL image, a NumPy array or a tensor, got {shown(named.get('image'))}")
         plain: dict[str, Callable[[Any], Any]] = {
             "mask": _PlainMask,
@@ -285,23 +291,28 @@ def _result(image: Any, array: Any, channels_first: bool, recipes: Sequence[Any]
     return made
 
 
+def _image_alone(image: Any, text: str, key: Key | Sequence[Key], options: Applied) -> tuple[Any, tuple[int, int]]:
+    """The result of an image without boxes, points and masks, and the image's height and width."""
+    array, channels_first = _array_of(image)
+    if not array.size:
+        raise ParameterError("an image must have a pixel")
+    sides = _sides(array, channels_first)
+    native = _transforms_for(array, channels_first, text, options)
+    is_shared = options.per_batch or type(image).__name__ == "Video"
+    number = 1 if is_shared else len(array)
+    recipes = [native.draw(*sides, None, None, [], own) for own in _keys(key, number)]
+    return _result(image, array, channels_first, recipes, text, options), sides
+
+
 def _images_alone(parts: _Sample, text: str, key: Key | Sequence[Key], options: Applied) -> dict[Path, Any]:
     results, first_sides = {}, None
     for path, image in parts.images:
-        array, channels_first = _array_of(image)
-        if not array.size:
-            raise ParameterError("an image must have a pixel")
-        sides = _sides(array, channels_first)
+        results[path], sides = _image_alone(image, text, key, options)
         first_sides = first_sides or sides
         if sides != first_sides:
             raise ParameterError(
                 f"images of a sample must have one size, got {first_sides} and {sides} (height, width)"
             )
-        native = _transforms_for(array, channels_first, text, options)
-        is_shared = options.per_batch or type(image).__name__ == "Video"
-        number = 1 if is_shared else len(array)
-        recipes = [native.draw(*sides, None, None, [], own) for own in _keys(key, number)]
-        results[path] = _result(image, array, channels_first, recipes, text, options)
     return results
 
 

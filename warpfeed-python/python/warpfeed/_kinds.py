@@ -222,7 +222,8 @@ def _array(array: Any, native: Any, copies: bool, fills: bool) -> Any:
 def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) -> Any:
     torch = sys.modules["torch"]
     plain = tensor if type(tensor) is torch.Tensor else tensor.as_subclass(torch.Tensor)
-    if plain is not tensor and not is_mask and isinstance(native, _warpfeed.Operation):
+    on_device = tensor.device.type != "cpu"
+    if plain is not tensor and not on_device and not is_mask and isinstance(native, _warpfeed.Operation):
         made = _plain.apply(native, plain)
         if made is not None:
             return wrapped(made, tensor)
@@ -230,7 +231,6 @@ def _tensor(tensor: Any, native: Any, is_mask: bool, copies: bool, fills: bool) 
     if plain.ndim < inner:
         form = "[..., H, W]" if is_mask else "[..., C, H, W]"
         raise TypeError(f"a tensor must be {form}, got the shape {list(plain.shape)}")
-    on_device = tensor.device.type != "cpu"
     if on_device and is_mask:
         raise _cuda.refuse("masks", tensor)
     if plain.requires_grad:
