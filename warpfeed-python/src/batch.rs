@@ -154,7 +154,21 @@ impl Batch {
                 }
             });
         }
-        Ok(Self { views, sizes, labels, targets, fields, indices, index_list, repetitions, mixed, crops, seq_len, padding, state })
+        Ok(Self {
+            views,
+            sizes,
+            labels,
+            targets,
+            fields,
+            indices,
+            index_list,
+            repetitions,
+            mixed,
+            crops,
+            seq_len,
+            padding,
+            state,
+        })
     }
 }
 
