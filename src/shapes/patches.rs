@@ -299,6 +299,50 @@ impl<T: Copy + Default> PatchBatch<T> {
     }
 }
 
+#[cfg(feature = "candle")]
+impl<T: candle_core::WithDType> PatchBatch<T> {
+    /// Turns the batch into tensors of candle 0.11 on `device`: patches `[B, seq_len, values]` of the images' type,
+    /// coordinates `[B, seq_len, 2]` (i64, row and column), and validity `[B, seq_len]` (u8, 1 where there is a patch).
+    /// candle's CPU gets the patches and coordinates without a copy.
+    ///
+    /// ```
+    /// use candle_core::Device;
+    /// use warpfeed::image::Size;
+    /// use warpfeed::shapes::patches::{ImageValues, PatchBatch, Patches};
+    ///
+    /// let mut batch = PatchBatch::new(Patches::new(1), 1, 3, 1)?;
+    /// batch.write(0, ImageValues::Planes(&[0.5_f32, 0.25]), Size::new(1, 2), 1)?;
+    /// let (patches, coord, valid) = batch.into_candle(&Device::Cpu)?;
+    /// assert_eq!(patches.to_vec3::<f32>().unwrap(), [[[0.5], [0.25], [0.0]]]);
+    /// assert_eq!(coord.to_vec3::<i64>().unwrap(), [[[0, 0], [1, 0], [0, 0]]]);
+    /// assert_eq!(valid.to_vec2::<u8>().unwrap(), [[1, 1, 0]]);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Synchronization
+    /// A copy to another device is ordered before candle's later work on it.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if candle cannot copy the batch to `device`.
+    pub fn into_candle(
+        self,
+        device: &candle_core::Device,
+    ) -> Result<(candle_core::Tensor, candle_core::Tensor, candle_core::Tensor)> {
+        use candle_core::Tensor;
+        let (len, seq_len, values) = (self.grids.len() / 2, self.seq_len, self.layout.values(self.channels));
+        let valid: Vec<u8> = self.valid.into_iter().map(u8::from).collect();
+        let tensors = || {
+            let patches = Tensor::from_vec(self.patches, (len, seq_len, values), device)?;
+            let coord = Tensor::from_vec(self.coord, (len, seq_len, 2), device)?;
+            Ok((patches, coord, Tensor::from_vec(valid, (len, seq_len), device)?))
+        };
+        tensors().map_err(|error: candle_core::Error| Error::Device {
+            call: "PatchBatch::into_candle".to_owned(),
+            message: error.to_string(),
+        })
+    }
+}
+
 fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>> {
     let mut all = Vec::new();
     all.try_reserve_exact(len).map_err(|_| Error::OutOfMemory {
