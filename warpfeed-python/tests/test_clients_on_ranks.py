@@ -241,6 +241,96 @@ def test_lightning_shares_out_as_with_torchs_loader(folder: Path, tmp_path: Path
     assert wrong == [[], []]
 
 
+BUCKETS = """
+    from collections import Counter
+    from warpfeed.transforms import BucketCrop, Normalize, RandomHorizontalFlip
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    sizes = json.loads(sys.argv[2])
+    def loader(of=True, batch_size=3, **options):
+        return DataLoader(
+            sys.argv[1], batch_size, shuffle=True, seed=7, distributed=of, num_workers=1,
+            transform=[BucketCrop(random=True), RandomHorizontalFlip(), Normalize(0.5, 0.5)],
+            output={"images": "images", "indices": "indices"}, **options,
+        )
+    def gathered(tensor):
+        all = [torch.empty_like(tensor) for _ in range(ranks)]
+        dist.all_gather(all, tensor.contiguous())
+        return all
+    def step(batch):
+        # The shape, then in the order of all ranks the indices and sums of the images.
+        shapes = [shape.tolist() for shape in gathered(torch.tensor(batch["images"].shape))]
+        if shapes != shapes[:1] * ranks: raise AssertionError(f"ranks have {shapes}")
+        pixels = torch.stack(gathered(batch["images"]), 1).flatten(0, 1)
+        indices = torch.stack(gathered(torch.as_tensor(batch["indices"])), 1).flatten().tolist()
+        return [shapes[0], indices, pixels.double().sum((1, 2, 3)).tolist()]
+    def steps(of): return [step(batch) for batch in of]
+    def samples(steps): return [(shape[1:], *sample) for shape, *both in steps for sample in zip(*both)]
+    for buckets in ("32x24,24x32,28x28,40x16,16x40,merge", "area=28x28,step=4,sides=12..56,merge"):
+        for drop_last in (True, False):
+            options = {"buckets": buckets, "drop_last": drop_last}
+            whole = loader(**options)
+            epochs = [steps(whole), steps(whole)]
+            seen = []
+            for epoch in epochs:
+                if len(epoch) != len(whole): wrong.append(["len", len(epoch), len(whole)])
+                counts = Counter(index for _, indices, _ in epoch for index in indices)
+                of = Counter()
+                for shape, indices, _ in epoch: of.update({tuple(shape[2:]): len(indices)})
+                twice = sum(counts.values()) - len(counts)
+                if drop_last:
+                    # Less than a batch of all ranks is left out of each bucket.
+                    if twice or not 0 < len(sizes) - len(counts) < len(of) * 3 * ranks: wrong.append(["drop", len(counts), twice])
+                    if any(count % (3 * ranks) for count in of.values()): wrong.append(["drop", str(of)])
+                elif len(counts) != len(sizes) or twice > len(of): wrong.append(["keep", len(counts), twice])
+                seen.append(set(counts))
+            if epochs[0] == epochs[1] or drop_last and seen[0] == seen[1]: wrong.append("epochs alike")
+            for killed in (1, len(whole) // 2, len(whole) + 2):
+                begun = loader(**options)
+                taken = (batch for _ in range(2) for batch in begun)
+                for _ in range(killed): next(taken)
+                # As it comes back from a file.
+                state = json.loads(json.dumps(begun.state_dict()))
+                after = loader(**options)
+                after.load_state_dict(state)
+                number = killed // len(whole)
+                if steps(after) != epochs[number][killed % len(whole):]: wrong.append(["resumed", killed])
+    # Other numbers of ranks go on with the same units.
+    options = {"buckets": "32x24,24x32,28x28,merge", "drop_last": True, "unit": 12}
+    whole = samples(steps(loader(**options)))
+    for killed in (1, 4):
+        begun = loader(**options)
+        taken = iter(begun)
+        done = sum(len(step(next(taken))[1]) for _ in range(killed))
+        for others in (1, 2, 3, 4):
+            rest = []
+            for other in range(others):
+                after = loader((other, others), 2 if others == 3 else 3, **options)
+                after.load_state_dict(begun.state_dict())
+                try:
+                    rest.append([[list(batch["images"].shape), batch["indices"], batch["images"].double().sum((1, 2, 3)).tolist()] for batch in after])
+                except ValueError as error:
+                    if (12 - done % 12) % others == 0 or "can be shared" not in str(error): wrong.append([killed, others, str(error)])
+            if not rest: continue
+            if len({json.dumps([shape for shape, *_ in each]) for each in rest}) > 1: wrong.append(["shapes", killed, others])
+            each = [samples(steps) for steps in rest]
+            if [sample for row in zip(*each) for sample in row] != whole[done:]: wrong.append(["others", killed, others])
+    print(json.dumps(wrong))
+    dist.destroy_process_group()
+"""
+
+
+def test_ranks_have_the_same_bucket_in_every_step(tmp_path: Path) -> None:
+    shapes = [(40, 30), (30, 40), (32, 32), (64, 20), (20, 64), (48, 36), (33, 37)]
+    sizes = [shapes[index * index % len(shapes)] for index in range(83)]
+    folder = tmp_path / "shapes" / "class"
+    folder.mkdir(parents=True)
+    for index, (width, height) in enumerate(sizes):
+        pixels = np.random.default_rng(index).integers(0, 256, (height, width, 3), "uint8")
+        pil.fromarray(pixels).save(folder / f"{index:02}.png")
+    assert on_two_ranks(tmp_path, COMMON + BUCKETS, str(folder.parent), json.dumps(sizes)) == ["[]", "[]"]
+
+
 TIMM = """
     from timm.data import create_loader as theirs
     from warpfeed.timm import create_loader as ours
