@@ -11,8 +11,7 @@ use std::sync::Arc;
 use warpfeed::image::{Image, JpegOptions, encode_jpeg};
 use warpfeed::ops::{RandomSequenceCrop, SampleRng, SequenceResize};
 use warpfeed::prelude::*;
-use warpfeed::shapes::patches::Patches;
-use warpfeed::shapes::sequences::TokenBudget;
+use warpfeed::shapes::{Patches, TokenBudget};
 use warpfeed::source::{EncodedImages, ImageFolder, Source, SourceExt};
 use warpfeed::{Batch, Error, Result, Tensor as Images};
 
