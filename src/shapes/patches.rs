@@ -308,7 +308,7 @@ impl<T: candle_core::WithDType> PatchBatch<T> {
     /// ```
     /// use candle_core::Device;
     /// use warpfeed::image::Size;
-    /// use warpfeed::shapes::patches::{ImageValues, PatchBatch, Patches};
+    /// use warpfeed::shapes::{ImageValues, PatchBatch, Patches};
     ///
     /// let mut batch = PatchBatch::new(Patches::new(1), 1, 3, 1)?;
     /// batch.write(0, ImageValues::Planes(&[0.5_f32, 0.25]), Size::new(1, 2), 1)?;
