@@ -263,7 +263,9 @@ BUCKETS = """
         if shapes != shapes[:1] * ranks: raise AssertionError(f"ranks have {shapes}")
         pixels = torch.stack(gathered(batch["images"]), 1).flatten(0, 1)
         indices = torch.stack(gathered(torch.as_tensor(batch["indices"])), 1).flatten().tolist()
-        return [shapes[0], indices, pixels.double().sum((1, 2, 3)).tolist()]
+        return described(pixels, indices)
+    def described(images, indices):
+        return [list(images.shape), indices, images.double().sum((1, 2, 3)).tolist()]
     def steps(of): return [step(batch) for batch in of]
     def samples(steps): return [(shape[1:], *sample) for shape, *both in steps for sample in zip(*both)]
     for buckets in ("32x24,24x32,28x28,40x16,16x40,merge", "area=28x28,step=4,sides=12..56,merge"):
@@ -308,7 +310,7 @@ BUCKETS = """
                 after = loader((other, others), 2 if others == 3 else 3, **options)
                 after.load_state_dict(begun.state_dict())
                 try:
-                    rest.append([[list(batch["images"].shape), batch["indices"], batch["images"].double().sum((1, 2, 3)).tolist()] for batch in after])
+                    rest.append([described(batch["images"], batch["indices"]) for batch in after])
                 except ValueError as error:
                     if (12 - done % 12) % others == 0 or "can be shared" not in str(error): wrong.append([killed, others, str(error)])
             if not rest: continue
