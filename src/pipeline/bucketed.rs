@@ -213,6 +213,14 @@ impl Bucketed {
         self.epoch(setup, 0, &rest, 0).ok().map(|(_, batches, _)| batches.count())
     }
 
+    /// Upper bound of the memory of sizes, buckets and an epoch's order, in bytes.
+    pub(super) fn order_bytes(&self) -> u64 {
+        let (samples, positions) = (self.assignment.len() as u64, self.positions().unwrap_or(0));
+        // Size, bucket, place among the bucket's samples, and the epoch's first order; then each sample and its repetition in
+        // its bucket, in its unit, and in the rank's own order, in lists that grow by doubling.
+        samples * (8 + 2 + 4 + 8) + (samples + positions) * 8 * 4
+    }
+
     /// Number of a rank's positions in an epoch that repeat samples.
     pub(super) fn padding_of(&self, partition: Partition) -> u64 {
         let (rank, ranks) = (u64::from(partition.rank()), u64::from(partition.world_size()));

@@ -366,6 +366,9 @@ impl<I> Pipeline<I> {
             return Ok(Some(batches.count()));
         }
         let left = setup.positions(&rest, state.position());
+        if let Some(planned) = &setup.planned {
+            return Ok(Some(planned.batches(state.epoch(), state.position(), left, 0).0.count()));
+        }
         Ok(setup.input.samples().map(|_| left.div_ceil(setup.options.batch_size as u64)))
     }
 
@@ -463,13 +466,17 @@ impl<I> Pipeline<I> {
         Ok(Some((0..batches.count()).filter_map(step).collect()))
     }
 
-    /// Number of batches in an epoch, if no sample is skipped. `None` for a stream, and with buckets if a sampler draws
-    /// other samples in each epoch ([`Epoch::batches`] says the number of one).
+    /// Number of batches in an epoch, if no sample is skipped. `None` for a stream, and where it differs from epoch to epoch:
+    /// with buckets if a sampler draws other samples in each, and for sizes over time with a budget of pixels
+    /// ([`Epoch::batches`] says the number of one).
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
         let setup = &*self.setup;
         if let Some(bucketed) = &setup.bucketed {
             return bucketed.batches_of_an_epoch(setup);
+        }
+        if let Some(planned) = &setup.planned {
+            return planned.count(setup.epoch_positions(0));
         }
         let batches = setup.epoch_positions(0).div_ceil(setup.options.batch_size as u64);
         setup.input.samples().map(|_| batches)

@@ -96,6 +96,11 @@ impl Planned {
         }
     }
 
+    /// Number of batches of every epoch of `positions` positions; `None` if it differs from epoch to epoch.
+    pub(super) fn count(&self, positions: u64) -> Option<u64> {
+        self.budget_px.is_none().then(|| self.batches(0, 0, positions, 0).0.count())
+    }
+
     /// The batches of `positions` positions from position `first` on, the last `padding` of which are padding; and the
     /// number of batches before them.
     pub(super) fn batches(&self, epoch: u64, first: u64, positions: u64, padding: u64) -> (Batches, u64) {

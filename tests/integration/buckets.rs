@@ -352,6 +352,9 @@ fn planned(builder: &PipelineBuilder, ranks: u32, epoch: u64) -> Vec<Vec<(BatchS
         batches.collect()
     };
     let all: Vec<Vec<_>> = (0..ranks).map(rank).collect();
+    let whole = builder.clone().partition(Partition::new(0, ranks).unwrap());
+    let batches = if is_ragged { whole.build_ragged().unwrap().batches() } else { whole.build().unwrap().batches() };
+    assert!(batches.is_none_or(|batches| batches == all[0].len() as u64));
     for step in 0..all[0].len() {
         assert!(all.iter().all(|rank| rank.len() == all[0].len() && rank[step].0 == all[0][step].0));
         assert!(all.iter().all(|rank| rank[step].1.len() == all[0][step].1.len()));

@@ -171,6 +171,7 @@ def test_sequences_are_timms(folder: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     ops = pytest.importorskip("PIL.ImageOps")
     lengths, seen = set(), 0
+    assert len(loader) == len(list(loader))
     for batch in loader:
         count, length, values = batch["patches"].shape
         lengths.add(length)

@@ -624,10 +624,13 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
         encoded_bytes: MAX_ENCODED_BYTES * encoded
             + setup.input.memory_bytes().saturating_mul(setup.lanes_of_a_rank())
             + if device_bytes > 0 && options.gpu_direct { KNOWN_BYTES } else { 0 },
-        order_bytes: match &setup.chosen {
-            Some(chosen) => chosen.order_bytes(),
-            None if setup.shuffle && setup.input.samples().is_some() => len.saturating_mul(index_bytes),
-            None => 0,
+        order_bytes: match (&setup.chosen, &setup.bucketed) {
+            (chosen, Some(bucketed)) => {
+                bucketed.order_bytes().saturating_add(chosen.as_ref().map_or(0, |chosen| chosen.order_bytes()))
+            }
+            (Some(chosen), None) => chosen.order_bytes(),
+            (None, None) if setup.shuffle && setup.input.samples().is_some() => len.saturating_mul(index_bytes),
+            (None, None) => 0,
         },
         cache_bytes: cache.map_or(0, ImageCache::memory_bytes),
         entry_points_bytes: options.entry_points.as_ref().map_or(0, |points| points.limit_bytes()),

@@ -136,6 +136,8 @@ mod tests {
             ("pass_order", &["--pass-order", "horizontal_first"]),
             ("pixels", &["--pixels", "u16x4"]),
             ("resize_first", &["--resize-first", "100"]),
+            ("sequences", &["--sequences", "16,64/128"]),
+            ("sizes", &["--sizes", "16,24/2"]),
             ("strategy", &["--strategy", "composed"]),
             ("targets", &["--targets", "class=10"]),
             ("thumbnail", &["--thumbnail", "100"]),

@@ -706,7 +706,7 @@ class Loader(Generic[T]):
             return positions // size if self.drop_last else -(-positions // size)
         batches = self._one().batches
         if batches is None:
-            what = "a stream" if self._source.samples is None else "an epoch with buckets and repeats"
+            what = "a stream" if self._source.samples is None else "every epoch"
             raise TypeError(f"the number of batches of {what} is not known")
         return batches
 
