@@ -26,7 +26,7 @@ impl Batch<Vec<Tensor>> {
     /// let batch = pipeline.epoch(0).next().unwrap()?;
     /// let patches = batch.patches::<f32>(Patches::new(8), None)?;
     /// assert_eq!(patches.patches().len(), 2 * 64 * 8 * 8 * 3);
-    /// assert_eq!(patches.spatial_shapes(), [6, 9, 3, 17]);
+    /// assert_eq!(patches.spatial_shapes(), [7, 9, 4, 16]);
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
     ///
