@@ -70,7 +70,7 @@ struct Positions {
 }
 
 impl Positions {
-    /// Those of one batch at position `first`, of these samples.
+    /// The positions of one batch of these samples, which stands at position `first`.
     ///
     /// # Errors
     /// The errors of the order.
@@ -100,7 +100,7 @@ impl Positions {
         Self { samples: Samples::Given(Vec::new()), batches: Batches::shaped(Vec::new()), batches_before: 0 }
     }
 
-    /// Those of the rest of an epoch from position `first` on.
+    /// The positions of the rest of an epoch, from position `first` on.
     ///
     /// # Errors
     /// The errors of the order and of the sampler.

@@ -101,8 +101,8 @@ impl Planned {
         self.budget_px.is_none().then(|| self.batches(0, 0, positions, 0).0.count())
     }
 
-    /// The batches of `positions` positions from position `first` on, the last `padding` of which are padding; and the
-    /// number of batches before them.
+    /// The batches of `positions` positions from position `first` on, and the number of batches before them. The last
+    /// `padding` positions are padding.
     pub(super) fn batches(&self, epoch: u64, first: u64, positions: u64, padding: u64) -> (Batches, u64) {
         let (mut batches, mut start, mut before) = (Vec::new(), 0_u64, 0);
         let end = first + positions;

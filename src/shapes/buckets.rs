@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use crate::options::TextValue;
 use crate::raster::Size;
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -81,9 +80,9 @@ pub enum Nearest {
     Ratio,
     /// Least difference of height over width, the first of equals: OneTrainer.
     InverseRatio,
-    /// The same with the bucket's ratio rounded to two digits: PixArt's tables.
+    /// As `InverseRatio`, with the bucket's ratio rounded to two digits, as PixArt's tables have it.
     RoundedInverseRatio,
-    /// The same in 32-bit floats: mosaicml/diffusion.
+    /// As `InverseRatio`, in 32-bit floats, as mosaicml/diffusion does.
     SingleInverseRatio,
     /// Least `|h bw - w bh|`, the last of equals: diffusers.
     CrossProduct,
@@ -924,10 +923,4 @@ impl Buckets {
 
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-impl fmt::Display for BucketSummary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} x {}: {} samples, {} steps", self.width, self.height, self.samples, self.steps)
-    }
 }

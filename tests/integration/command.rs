@@ -291,7 +291,7 @@ fn buckets_are_listed_with_the_steps_of_a_rank() {
     );
     assert!(lost.contains("whole bucket") && lost.contains("lossy"), "{lost}");
 
-    // The same batches, run.
+    // `run` delivers the same batches with any number of threads.
     let run = |more: &[&str]| {
         let options = ["run", images(), "--buckets", "64x48,48x64,64x64", "--batch-size", "3", "--json", "--digest"];
         serde_json::from_str::<Value>(&stdout(&[&options[..], more].concat())).unwrap()

@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 /// Fills a tensor's description. Its shape and strides are the tensor's own, and live as long as that is not changed.
 type Describe = unsafe extern "C" fn(*mut c_void, *mut DLTensor) -> c_int;
 
-/// What is needed of torch.
+/// The parts of torch that describing and making tensors needs.
 #[pyclass(frozen)]
 pub(crate) struct TorchTensors {
     /// `torch.Tensor`, `torch.empty` and `torch.empty_like`.

@@ -80,7 +80,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
         add("plain.jpg", jpeg);
         add("before.png", png(SIZE, orientation, false));
         add("after.png", png(SIZE, orientation, true));
-        // The chunk lies behind what is read first.
+        // The chunk comes after the bytes that are read first.
         let large = png(Size::new(200, 150), orientation, true);
         assert!(large.len() > 50_000);
         add("large.png", large);

@@ -21,7 +21,7 @@ const HEAD_BYTES: u64 = 8;
 /// memory that the next image may reuse.
 ///
 /// # Errors
-/// Those of `read`.
+/// The errors of `read`.
 ///
 /// ```
 /// use warpfeed_image::decode::probe_parts;
